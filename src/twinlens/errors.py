@@ -1,0 +1,313 @@
+"""The one error tree.
+
+    TwinlensError                      status  code
+    ├── InvalidRequest                 400     invalid_request
+    │   ├── InvalidField               400     invalid_field
+    │   ├── UnsupportedField           400     unsupported_field
+    │   ├── NotHere                    400     not_supported
+    │   ├── InvalidSchema              400     invalid_json_schema
+    │   ├── ContextLengthExceeded      400     context_length_exceeded
+    │   ├── TooManyImages              400     too_many_images
+    │   └── ImageError                 400     invalid_image
+    │       ├── InvalidBase64          400     invalid_base64
+    │       ├── UnsupportedImageFormat 400     unsupported_image_format
+    │       ├── ImageTooLarge          400     image_too_large
+    │       ├── ImageAspectRatio       400     image_aspect_ratio
+    │       └── ImageUrlNotAllowed     400     image_url_not_allowed
+    ├── Unauthorized                   401     invalid_api_key
+    ├── NotFound                       404     not_found
+    │   └── ModelNotFound              404     model_not_found
+    ├── MethodNotAllowed               405     method_not_allowed
+    ├── BodyTooLarge                   413     body_too_large
+    ├── UnsupportedMediaType           415     unsupported_media_type
+    ├── ServerError                    500     internal_error
+    │   ├── AnswerError                502     invalid_answer
+    │   └── StoreError                 507     store_unusable
+    ├── Unavailable                    503     unavailable
+    │   ├── Overloaded                 503     overloaded
+    │   ├── Draining                   503     draining
+    │   └── EngineUnavailable          503     engine_unavailable
+    ├── DeadlineExceeded               504     deadline_exceeded
+    └── OperatorError                  exit 2  operator_error     (never sent to a client)
+        ├── SettingsError              exit 2  settings_error
+        └── ModelError                 exit 2  model_error
+
+Every error is an answer: `status` and `code` for machines, `message` for people, `cure` for whoever has to act,
+`param` naming the part of the request, `retry_after` in seconds where trying again is the cure. A message never
+holds object reprs, addresses, file paths of the server, or text of a foreign library that was not read first.
+The page docs/errors.md is generated from this file.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class TwinlensError(Exception):
+    """Root of the tree. Class attributes are the contract of each kind; instances add the particulars."""
+
+    status: ClassVar[int] = 500
+    code: ClassVar[str] = "internal_error"
+    type: ClassVar[str] = "server_error"
+    retryable: ClassVar[bool] = False
+    cure: str = "Look at the server's log for the request id."
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        param: str | None = None,
+        cure: str | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+        self.retry_after = retry_after
+        if cure is not None:
+            self.cure = cure
+
+    def body(self) -> dict[str, Any]:
+        """The error in OpenAI's shape. `message` ends with the cure, because SDKs show only the message."""
+        return {
+            "error": {
+                "message": f"{self.message} {self.cure}".strip(),
+                "type": self.type,
+                "param": self.param,
+                "code": self.code,
+            }
+        }
+
+
+class InvalidRequest(TwinlensError):
+    """The request cannot be served as it is; sending it again unchanged cannot help."""
+
+    status = 400
+    code = "invalid_request"
+    type = "invalid_request_error"
+    cure = "Correct the request and send it again."
+
+
+class InvalidField(InvalidRequest):
+    """A field has the wrong type or a value out of range."""
+
+    code = "invalid_field"
+    cure = "Correct the named field."
+
+
+class UnsupportedField(InvalidRequest):
+    """A field that this engine cannot honour; it is named instead of being dropped."""
+
+    code = "unsupported_field"
+    cure = "Leave the field out, or serve the model with an engine that supports it."
+
+
+class NotHere(InvalidRequest):
+    """A kind of input that Twinlens does not serve, such as video or audio."""
+
+    code = "not_supported"
+    cure = "See “Not here” in the README for what to use instead."
+
+
+class InvalidSchema(InvalidRequest):
+    """A JSON schema that is not one, or that the engine's grammar cannot enforce."""
+
+    code = "invalid_json_schema"
+    cure = "Correct the schema at the place named."
+
+
+class ContextLengthExceeded(InvalidRequest):
+    """Prompt and asked-for answer do not fit into the model's context; decided before the engine is asked."""
+
+    code = "context_length_exceeded"
+    cure = "Send fewer or smaller pictures (max_pixels), less text, or a smaller max_completion_tokens."
+
+
+class TooManyImages(InvalidRequest):
+    """More pictures in the whole conversation than the limit; decided before any is loaded."""
+
+    code = "too_many_images"
+    cure = "Leave out pictures of earlier turns, or raise max_images."
+
+
+class ImageError(InvalidRequest):
+    """A part that should be a picture and is not usable as one; `param` names the part."""
+
+    code = "invalid_image"
+    cure = "Send a complete JPEG, PNG, WebP, GIF, BMP or TIFF file."
+
+
+class InvalidBase64(ImageError):
+    """The text of a data URI or of a bare base64 string does not decode."""
+
+    code = "invalid_base64"
+    cure = "Encode the file's bytes with standard base64."
+
+
+class UnsupportedImageFormat(ImageError):
+    """The bytes are of a format outside the allow-list."""
+
+    code = "unsupported_image_format"
+    cure = "Convert the picture to JPEG, PNG, WebP, GIF, BMP or TIFF."
+
+
+class ImageTooLarge(ImageError):
+    """More bytes or pixels than allowed; decided from the header, before decoding."""
+
+    code = "image_too_large"
+    cure = "Scale the picture down before sending it."
+
+
+class ImageAspectRatio(ImageError):
+    """One side is more than 200 times the other, which the model's processor does not take."""
+
+    code = "image_aspect_ratio"
+    cure = "Crop the picture or cut it into pieces with a smaller ratio."
+
+
+class ImageUrlNotAllowed(ImageError):
+    """A URL that the server will not follow."""
+
+    code = "image_url_not_allowed"
+    cure = "Send the picture itself as a data URI."
+
+
+class Unauthorized(TwinlensError):
+    """No key, or one that is not known."""
+
+    status = 401
+    code = "invalid_api_key"
+    type = "authentication_error"
+    cure = "Send a configured key as “Authorization: Bearer KEY”."
+
+
+class NotFound(TwinlensError):
+    """No such route or object."""
+
+    status = 404
+    code = "not_found"
+    type = "invalid_request_error"
+    cure = "See /docs for what is there."
+
+
+class ModelNotFound(NotFound):
+    """The model named in the request is not served here."""
+
+    code = "model_not_found"
+    cure = "GET /v1/models lists what is served."
+
+
+class MethodNotAllowed(TwinlensError):
+    """The route exists and does not take this method."""
+
+    status = 405
+    code = "method_not_allowed"
+    type = "invalid_request_error"
+    cure = "See /docs for the methods of each route."
+
+
+class BodyTooLarge(TwinlensError):
+    """The request body is over the limit; the rest of it is not read."""
+
+    status = 413
+    code = "body_too_large"
+    type = "invalid_request_error"
+    cure = "Send fewer or smaller pictures, or raise max_body_bytes."
+
+
+class UnsupportedMediaType(TwinlensError):
+    """A body that is not JSON, or that is compressed."""
+
+    status = 415
+    code = "unsupported_media_type"
+    type = "invalid_request_error"
+    cure = "Send uncompressed JSON as application/json."
+
+
+class ServerError(TwinlensError):
+    """A fault of ours. The log has the particulars under the request id."""
+
+    cure = "Try again; if it persists, look for the request id in the server's log."
+
+
+class AnswerError(ServerError):
+    """The engine's answer breaks a promise, such as the JSON schema that it was held to."""
+
+    status = 502
+    code = "invalid_answer"
+    cure = "Try again with a larger max_completion_tokens or a simpler schema."
+
+
+class StoreError(ServerError):
+    """The shared store cannot take an object."""
+
+    status = 507
+    code = "store_unusable"
+    cure = "Free memory under the store's folder, or give it another one with --store."
+
+
+class Unavailable(TwinlensError):
+    """Not now; the same request can succeed later."""
+
+    status = 503
+    code = "unavailable"
+    type = "service_unavailable_error"
+    retryable = True
+    cure = "Try again after the time in Retry-After."
+
+
+class Overloaded(Unavailable):
+    """The bounded queue is full."""
+
+    code = "overloaded"
+
+
+class Draining(Unavailable):
+    """The service is stopping: it finishes what runs and takes nothing new."""
+
+    code = "draining"
+
+
+class EngineUnavailable(Unavailable):
+    """The engine is starting, was lost while it worked, or does not answer."""
+
+    code = "engine_unavailable"
+
+
+class DeadlineExceeded(TwinlensError):
+    """The request took longer than its deadline, or the engine gave no piece for too long."""
+
+    status = 504
+    code = "deadline_exceeded"
+    type = "timeout_error"
+    retryable = True
+    cure = "Ask for a shorter answer, send fewer pictures, or raise request_timeout_s."
+
+
+class OperatorError(TwinlensError):
+    """Something that whoever runs the command has to mend; the command ends with exit code 2."""
+
+    code = "operator_error"
+    type = "operator_error"
+
+
+class SettingsError(OperatorError):
+    """An unknown setting, or a value that does not fit; the message names the setting and where it came from."""
+
+    code = "settings_error"
+    cure = "“twinlens config” shows every setting, its value and where it came from."
+
+
+class ModelError(OperatorError):
+    """A model folder or hub id that cannot be served as asked."""
+
+    code = "model_error"
+    cure = "Give a folder or a hub id of a Qwen2-VL, Qwen2.5-VL or Qwen3-VL model."
+
+
+def tree(root: type[TwinlensError] = TwinlensError) -> list[type[TwinlensError]]:
+    """All kinds of error, parents before children, in the order in which they are written."""
+    found = [root]
+    for child in root.__subclasses__():
+        found.extend(tree(child))
+    return found
