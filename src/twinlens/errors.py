@@ -26,7 +26,8 @@
     ├── Unavailable                    503     unavailable
     │   ├── Overloaded                 503     overloaded
     │   ├── Draining                   503     draining
-    │   └── EngineUnavailable          503     engine_unavailable
+    │   ├── EngineUnavailable          503     engine_unavailable
+    │   └── StoreMiss                  503     store_miss
     ├── DeadlineExceeded               504     deadline_exceeded
     └── OperatorError                  exit 2  operator_error     (never sent to a client)
         ├── SettingsError              exit 2  settings_error
@@ -272,6 +273,13 @@ class EngineUnavailable(Unavailable):
     """The engine is starting, was lost while it worked, or does not answer."""
 
     code = "engine_unavailable"
+
+
+class StoreMiss(Unavailable):
+    """A reference names an object that is no longer in the store; sending the request again loads it again."""
+
+    code = "store_miss"
+    cure = "Send the request again."
 
 
 class DeadlineExceeded(TwinlensError):
