@@ -1,0 +1,129 @@
+"""Asks an engine and yields what it says: the gateway's side of the seam.
+
+Always streams, so that there is one path; a plain answer is a fold over it. Closing the iterator closes the
+connection at once, which is what makes the engine stop working for a client that left. Every way in which an engine
+or its connection can fail becomes an error of our tree here; an answer that ends early is never a success.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import aiohttp
+
+from twinlens.engines import translate
+from twinlens.engines.translate import RETRY_AFTER_S
+from twinlens.errors import AnswerError, DeadlineExceeded, EngineUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Sequence
+
+    from twinlens.core import Image, Piece, Request
+    from twinlens.engines.wire import Health
+    from twinlens.errors import TwinlensError
+
+CONNECT_S = 5.0
+HEALTH_S = 5.0
+KEEP_ALIVE_S = 60.0  # shorter than our engines', so that a connection is never taken up while the engine closes it
+JSON = {"content-type": "application/json"}
+MAX_EVENT = 8 << 20  # bytes of one event; more is not an answer of a language model
+MAX_BODY = 1 << 20  # bytes that are read of a refusal
+
+
+class EngineClient:
+    """One engine, by a bounded pool of kept connections.
+
+    `address` is "unix:/path" or "http://host:port"; `pool` the most connections at once; `idle_timeout_s` the longest
+    silence of the engine inside an answer. To be used from one event loop.
+    """
+
+    def __init__(self, address: str, *, model: str, pool: int, idle_timeout_s: float) -> None:
+        self.address = address
+        self.model = model
+        self._pool = pool
+        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=idle_timeout_s)
+        self._base = "http://engine" if address.startswith("unix:") else address.rstrip("/")
+        self._made: aiohttp.ClientSession | None = None
+        self._references = True
+
+    async def health(self) -> Health:
+        """How the engine is. Raises EngineUnavailable.
+
+        An engine that is not ours answers with a bare status; what it can do is then taken to be what OpenAI's API
+        has, and pictures go to it as the client sent them, because it cannot resolve references.
+        """
+        try:
+            timeout = aiohttp.ClientTimeout(total=HEALTH_S)
+            async with self._session.get(f"{self._base}/health", timeout=timeout) as response:
+                body = await response.read()
+                if response.status != 200:
+                    raise EngineUnavailable("The engine says that it is not well.", retry_after=RETRY_AFTER_S)
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise EngineUnavailable("The engine does not answer.", retry_after=RETRY_AFTER_S) from error
+        health = translate.read_health(body, self.model)
+        self._references = health.abilities.references
+        return health
+
+    async def generate(self, request: Request, images: Sequence[Image]) -> AsyncGenerator[Piece, None]:
+        """Yield pieces of all choices as they come, then one with the usage (index -1).
+
+        `images` are the pictures of `request` in order, their pixels in the store. Raises EngineUnavailable when the
+        engine is not there or is lost, DeadlineExceeded when it is silent for too long, and its refusals.
+        """
+        body = translate.question(request, images, self.model, references=self._references)
+        response: aiohttp.ClientResponse | None = None
+        try:
+            response = await self._session.post(f"{self._base}/v1/chat/completions", data=body, headers=JSON)
+            if response.status != 200:
+                raise await _refusal(response)
+            hearing = translate.Hearing(request.sampling.n)
+            rest = b""
+            async for got in response.content.iter_any():
+                *lines, rest = (rest + got if rest else got).split(b"\n")
+                for line in lines:
+                    for piece in hearing.take(line):
+                        yield piece
+                if len(rest) > MAX_EVENT:
+                    raise AnswerError("The engine sent an event that is too long.")
+            yield hearing.end()
+        except aiohttp.SocketTimeoutError as error:
+            raise DeadlineExceeded("The engine gave no piece of the answer for too long.") from error
+        except aiohttp.ClientConnectorError as error:
+            raise EngineUnavailable("The engine is not there.", retry_after=RETRY_AFTER_S) from error
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise translate.lost() from error
+        finally:
+            if response is not None:
+                response.close()  # a no-op after a whole answer; otherwise the engine sees at once that we left
+
+    async def close(self) -> None:
+        """Close all connections; answers that still run end with EngineUnavailable."""
+        if self._made is not None:
+            await self._made.close()
+
+    @property
+    def _session(self) -> aiohttp.ClientSession:
+        """Made at first use, because it belongs to the running loop."""
+        if self._made is None:
+            kept = {"limit": self._pool, "keepalive_timeout": KEEP_ALIVE_S}
+            connector: aiohttp.BaseConnector
+            if self.address.startswith("unix:"):
+                connector = aiohttp.UnixConnector(self.address.removeprefix("unix:"), **kept)  # type: ignore[arg-type]
+            else:
+                connector = aiohttp.TCPConnector(limit_per_host=self._pool, **kept)  # type: ignore[arg-type]
+            self._made = aiohttp.ClientSession(
+                connector=connector,
+                timeout=self._timeout,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding"),
+                trust_env=False,
+                read_bufsize=1 << 18,
+            )
+        return self._made
+
+
+async def _refusal(response: aiohttp.ClientResponse) -> TwinlensError:
+    body = await response.content.read(MAX_BODY)
+    ours = "x-twinlens-engine" in response.headers
+    return translate.refusal(response.status, body, ours=ours, retry_after=response.headers.get("retry-after", ""))

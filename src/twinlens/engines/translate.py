@@ -1,0 +1,186 @@
+"""Our nouns as the engine's wire, and the wire as our nouns: the translation behind `client`, without a connection."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from twinlens.core import Abilities, ImagePart, Piece, TextPart, TokenLogprob, Usage
+from twinlens.engines import wire
+from twinlens.engines.wire import Health
+from twinlens.errors import (
+    AnswerError,
+    DeadlineExceeded,
+    EngineUnavailable,
+    InvalidRequest,
+    ServerError,
+    TwinlensError,
+    tree,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from twinlens.core import FinishReason, Image, Message, Part, Request
+
+RETRY_AFTER_S = 2.0
+FOREIGN = Abilities(references=False, json_schema=True, logprobs=True, top_logprobs=20, tools=True, max_n=128)
+REASONS: dict[str, FinishReason] = {
+    "stop": "stop",
+    "length": "length",
+    "tool_calls": "tool_calls",
+    "function_call": "tool_calls",
+    "content_filter": "content_filter",
+}
+
+_KINDS = {kind.code: kind for kind in reversed(tree()) if issubclass(kind, InvalidRequest)}
+_encode = msgspec.json.Encoder().encode
+_chunk = msgspec.json.Decoder(wire.Chunk)
+_error = msgspec.json.Decoder(wire.ErrorBody)
+_health = msgspec.json.Decoder(Health)
+
+
+def question(request: Request, images: Sequence[Image], model: str, *, references: bool) -> bytes:
+    """The body to send. Without `references` the pictures go as the client sent them."""
+    if len(images) != len(request.images):
+        raise ServerError("The pictures of a request are not those that were loaded.")
+    urls = [image.reference for image in images] if references else [_data_uri(ref.url) for ref in request.images]
+    sampling = request.sampling
+    chat = wire.Chat(
+        messages=[_message(message, urls) for message in request.messages],
+        model=model,
+        stream=True,
+        stream_options=wire.StreamOptions(include_usage=True),
+        max_tokens=sampling.max_tokens,
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+        top_k=sampling.top_k,
+        seed=sampling.seed,
+        stop=list(sampling.stop) or None,
+        presence_penalty=sampling.presence_penalty,
+        frequency_penalty=sampling.frequency_penalty,
+        repetition_penalty=sampling.repetition_penalty,
+        n=sampling.n,
+        logprobs=sampling.logprobs,
+        top_logprobs=sampling.top_logprobs or None,
+        response_format=_format(request),
+        tools=list(request.tools) or None,
+        tool_choice=request.tool_choice,
+    )
+    return _encode(chat)
+
+
+class Hearing:
+    """What has been heard of one answer, and whether it is whole."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        self.finished: set[int] = set()
+        self.usage: wire.Usage | None = None
+        self.done = False
+
+    def take(self, line: bytes) -> list[Piece]:
+        """The pieces of one line of server-sent events; engines write one `data:` line an event."""
+        if not line.startswith(b"data:") or self.done:
+            return []
+        data = line[5:].strip()
+        if data == b"[DONE]":
+            self.done = True
+            return []
+        try:
+            chunk = _chunk.decode(data)
+        except msgspec.DecodeError as error:
+            raise AnswerError("The engine sent something that is not a part of an answer.") from error
+        if chunk.error is not None:
+            raise translated(chunk.error, status=None, ours=True)
+        self.usage = chunk.usage or self.usage
+        return [self._piece(choice) for choice in chunk.choices] if chunk.choices else []
+
+    def end(self) -> Piece:
+        """The usage. Raises EngineUnavailable if the answer is not whole."""
+        if not self.done or len(self.finished) < self.n:
+            raise lost()
+        usage = self.usage or wire.Usage()
+        vision = usage.prompt_tokens_details.image_tokens if usage.prompt_tokens_details else 0
+        return Piece(-1, usage=Usage(usage.prompt_tokens, usage.completion_tokens, vision))
+
+    def _piece(self, choice: wire.ChunkChoice) -> Piece:
+        delta = choice.delta
+        reason: FinishReason | None = None
+        if choice.finish_reason is not None:
+            reason = REASONS.get(choice.finish_reason, "stop")
+            self.finished.add(choice.index)
+        logprobs: tuple[TokenLogprob, ...] = ()
+        if choice.logprobs is not None and choice.logprobs.content:
+            logprobs = tuple(TokenLogprob(t.token, t.logprob, tuple(t.bytes or ())) for t in choice.logprobs.content)
+        return Piece(choice.index, delta.content or "", reason, logprobs, tuple(delta.tool_calls or ()))
+
+
+def read_health(body: bytes, model: str) -> Health:
+    try:
+        return _health.decode(body)
+    except msgspec.DecodeError:
+        return Health(abilities=FOREIGN, model=model)
+
+
+def _message(message: Message, urls: list[str]) -> wire.Message:
+    parts = message.parts
+    content: str | list[wire.TextPart | wire.ImagePart]
+    if not parts:
+        content = ""
+    elif len(parts) == 1 and isinstance(parts[0], TextPart):
+        content = parts[0].text
+    else:
+        content = [_part(part, urls) for part in parts]
+    calls = list(message.tool_calls) or None
+    return wire.Message(message.role, content, calls, message.tool_call_id, message.name)
+
+
+def _part(part: Part, urls: list[str]) -> wire.TextPart | wire.ImagePart:
+    if isinstance(part, ImagePart):
+        return wire.ImagePart(wire.ImageUrl(urls[part.index]))
+    return wire.TextPart(part.text)
+
+
+def _data_uri(url: str) -> str:
+    """Bare base64 is a habit of our clients that other engines do not know."""
+    return url if url[:5].lower() == "data:" else f"data:;base64,{url}"
+
+
+def _format(request: Request) -> wire.ResponseFormat | None:
+    answer = request.answer
+    if answer.kind == "text":
+        return None
+    schema = wire.JsonSchema(answer.name, answer.schema) if answer.kind == "json_schema" else None
+    return wire.ResponseFormat(answer.kind, schema)
+
+
+def translated(
+    detail: wire.ErrorDetail, *, status: int | None, ours: bool, retry_after: float | None = None
+) -> TwinlensError:
+    """The engine's refusal as an error of our tree. Text of engines that are not ours may hold paths and addresses."""
+    kind = _KINDS.get(str(detail.code)) if ours else None
+    if kind is not None and status in (None, kind.status):
+        return kind(detail.message, param=detail.param, cure="")
+    if detail.code == DeadlineExceeded.code or status == 504:
+        return DeadlineExceeded("The engine took too long.")
+    if status is not None and 400 <= status < 500 and status != 429:
+        return InvalidRequest("The engine refused the request.")
+    if detail.code == ServerError.code and ours:
+        return ServerError("The engine failed at this request.")
+    return EngineUnavailable("The engine cannot answer now.", retry_after=retry_after or RETRY_AFTER_S)
+
+
+def lost() -> EngineUnavailable:
+    return EngineUnavailable("The engine was lost before the answer was complete.", retry_after=RETRY_AFTER_S)
+
+
+def refusal(status: int, body: bytes, *, ours: bool, retry_after: str) -> TwinlensError:
+    """The error that a status other than 200 means."""
+    try:
+        detail = _error.decode(body).error
+    except msgspec.DecodeError:
+        detail = wire.ErrorDetail()
+    seconds = float(retry_after) if retry_after.isdigit() else None
+    return translated(detail, status=status, ours=ours, retry_after=seconds)
