@@ -1,0 +1,1 @@
+"""Who may come, when, and for how long."""

@@ -1,0 +1,77 @@
+"""Puts the routes together."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import Response
+from starlette.routing import Route, Router
+
+from twinlens.errors import NotFound
+from twinlens.gateway.chat import Asking, Chat, Inference
+from twinlens.gateway.front import Front
+from twinlens.gateway.ops import Metrics, Models, OpenApi, Readyz, docs, livez
+from twinlens.gateway.parse import Parser
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from starlette.requests import Request
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from twinlens.gateway.engine_view import EngineView
+    from twinlens.model.checkpoint import Checkpoint
+    from twinlens.pipeline import Pipeline
+    from twinlens.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the routes are made of. `metrics_dir`: where all gateway processes keep their numbers."""
+
+    settings: Settings
+    model: Checkpoint
+    engine: EngineView
+    pipeline: Pipeline
+    metrics_dir: Path | None
+
+
+def build(parts: Parts) -> tuple[ASGIApp, Metrics]:
+    """The ASGI application of one gateway process, and its gauges, which the worker keeps up to date."""
+    settings, engine, pipeline = parts.settings, parts.engine, parts.pipeline
+    parser = Parser(settings, parts.model.name)
+    asking = Asking(parser, engine, pipeline, settings.max_body_bytes)
+    gauges = Metrics(pipeline.gate, pipeline.store, engine, parts.metrics_dir)
+
+    async def metrics(request: Request) -> Response:
+        gauges.collect()
+        return Response(await asyncio.to_thread(gauges.text), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    routes = [
+        Route("/v1/chat/completions", Chat(asking), methods=["POST"]),
+        Route("/v1/inference", Inference(asking), methods=["POST"]),
+        Route("/v1/models", Models(parts.model.name, parts.model.context), methods=["GET"]),
+        Route("/livez", livez, methods=["GET"]),
+        Route("/readyz", Readyz(engine, pipeline.gate), methods=["GET"]),
+        Route("/metrics", metrics, methods=["GET"]),
+        Route("/docs", docs, methods=["GET"]),
+        Route("/openapi.json", OpenApi(), methods=["GET"]),
+    ]
+    router = Router(routes, redirect_slashes=False, default=_nothing_here)
+    app: ASGIApp = Front(router, keys=settings.api_keys, routes=[route.path for route in routes])
+    if settings.cors_origins:
+        app = CORSMiddleware(
+            app,
+            allow_origins=settings.cors_origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=["authorization", "content-type", "x-request-id"],
+            expose_headers=["x-request-id", "x-twinlens-ignored", "retry-after"],
+        )
+    return app, gauges
+
+
+async def _nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
+    raise NotFound("There is no such route.")

@@ -1,0 +1,117 @@
+"""POST /v1/chat/completions and the seed-style POST /v1/inference: body in, pieces through the pipeline, answer out."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+from twinlens.core import Piece
+from twinlens.gateway.answers import Frames, Whole, folded
+from twinlens.gateway.front import exchange_of
+from twinlens.gateway.http import STREAM_HEADERS, Stream, read_body, send_json, unless_left
+from twinlens.gateway.parse import body_of
+from twinlens.gateway.wire import ChatBody, InferenceAnswer, InferenceBody
+from twinlens.observe import metrics
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from starlette.types import Receive, Scope, Send
+
+    from twinlens.core import Request
+    from twinlens.gateway.engine_view import EngineView
+    from twinlens.gateway.front import Exchange
+    from twinlens.gateway.parse import Parser
+    from twinlens.pipeline import Begun, Pipeline
+
+
+class Asking:
+    """What both routes need: the parser, the engine's state, the pipeline, and the largest body in bytes."""
+
+    def __init__(self, parser: Parser, engine: EngineView, pipeline: Pipeline, max_body: int) -> None:
+        self.parser = parser
+        self.engine = engine
+        self.pipeline = pipeline
+        self.max_body = max_body
+
+    def answer(self, request: Request, exchange: Exchange) -> AsyncGenerator[Begun | Piece, None]:
+        """The pipeline's items, counted."""
+        return _counted(self.pipeline.answer(request), exchange)
+
+
+class Chat:
+    """ASGI endpoint of POST /v1/chat/completions."""
+
+    def __init__(self, asking: Asking) -> None:
+        self._asking = asking
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one chat request, plain or as a stream."""
+        exchange = exchange_of(scope)
+        raw = await read_body(scope, receive, self._asking.max_body)
+        body, exchange.ignored = body_of(raw, ChatBody)
+        del raw  # megabytes that nobody needs while the answer is made
+        health = await self._asking.engine.ready()
+        request = self._asking.parser.chat(body, exchange.request_id, health.abilities)
+        include_usage = bool(body.stream_options and body.stream_options.include_usage)
+        del body
+        await unless_left(receive, self._respond(request, exchange, send, include_usage=include_usage))
+
+    async def _respond(self, request: Request, exchange: Exchange, send: Send, *, include_usage: bool) -> None:
+        answer_id = f"chatcmpl-{uuid.uuid4().hex}"
+        items = self._asking.answer(request, exchange)
+        logprobs = request.sampling.logprobs
+        if request.stream:
+            frames = Frames(answer_id, request.model, logprobs=logprobs, include_usage=include_usage)
+            await Stream(send, frames, STREAM_HEADERS).run(items)
+            return
+        async with aclosing(items):
+            whole = await folded(items, request.sampling.n)
+        await send_json(send, whole.chat(answer_id, request.model, logprobs=logprobs))
+
+
+class Inference:
+    """ASGI endpoint of POST /v1/inference."""
+
+    def __init__(self, asking: Asking) -> None:
+        self._asking = asking
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one picture and prompt with text and usage."""
+        exchange = exchange_of(scope)
+        raw = await read_body(scope, receive, self._asking.max_body)
+        body, exchange.ignored = body_of(raw, InferenceBody)
+        await self._asking.engine.ready()
+        request = self._asking.parser.inference(body, exchange.request_id)
+        whole = await unless_left(receive, self._whole(request, exchange))
+        answer = whole.chat("", request.model, logprobs=False)
+        await send_json(send, InferenceAnswer(text=whole.texts()[0], usage=answer.usage))
+
+    async def _whole(self, request: Request, exchange: Exchange) -> Whole:
+        items = self._asking.answer(request, exchange)
+        async with aclosing(items):
+            return await folded(items, 1)
+
+
+async def _counted(
+    items: AsyncGenerator[Begun | Piece, None], exchange: Exchange
+) -> AsyncGenerator[Begun | Piece, None]:
+    """The same items; their numbers go into metrics and the log line."""
+    start = time.perf_counter()
+    first = True
+    async with aclosing(items):
+        async for item in items:
+            if first and isinstance(item, Piece):
+                first = False
+                metrics.FIRST_PIECE.observe(time.perf_counter() - start)
+            if isinstance(item, Piece) and item.usage is not None:
+                usage = item.usage
+                metrics.TOKENS.labels("prompt").inc(usage.prompt_tokens - usage.vision_tokens)
+                metrics.TOKENS.labels("vision").inc(usage.vision_tokens)
+                metrics.TOKENS.labels("completion").inc(usage.completion_tokens)
+                exchange.note = (
+                    f"prompt={usage.prompt_tokens} vision={usage.vision_tokens} completion={usage.completion_tokens}"
+                )
+            yield item

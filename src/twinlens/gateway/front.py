@@ -1,0 +1,142 @@
+"""The outermost layer of the gateway: request ids, keys, one error body for everything, one log line a request."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import re
+import time
+import uuid
+from typing import TYPE_CHECKING
+
+from starlette.exceptions import HTTPException
+
+from twinlens.errors import MethodNotAllowed, NotFound, TwinlensError, Unauthorized
+from twinlens.gateway.http import ClientLeftError, as_error, header, send_error
+from twinlens.observe import metrics
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+log = logging.getLogger("twinlens.gateway")
+
+OPEN_PATHS = frozenset({"/livez", "/readyz"})
+LEFT = 499  # in logs and metrics: the client closed the connection, as nginx counts it
+_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
+
+
+class Exchange:
+    """What is known of one request and its answer while it runs. Lives in the scope as `twinlens`."""
+
+    def __init__(self, request_id: str, ignored: Sequence[str] = ()) -> None:
+        self.request_id = request_id
+        self.ignored = tuple(ignored)
+        self.status = 0
+        self.note = ""  # for the log line: counts and sizes, never content
+
+
+def exchange_of(scope: Scope) -> Exchange:
+    """The exchange that this scope belongs to."""
+    found = scope["twinlens"]
+    if not isinstance(found, Exchange):
+        raise TypeError("the scope carries no exchange")
+    return found
+
+
+class Front:
+    """ASGI middleware around all routes."""
+
+    def __init__(self, app: ASGIApp, *, keys: Sequence[str], routes: Collection[str]) -> None:
+        self._app = app
+        self._keys = [key.encode() for key in keys]
+        self._routes = frozenset(routes)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one exchange."""
+        if scope["type"] == "lifespan":
+            await _lifespan(receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1003})
+            return
+        given = header(scope, b"x-request-id") or ""
+        exchange = Exchange(given if _ID.fullmatch(given) else uuid.uuid4().hex)
+        scope["twinlens"] = exchange
+        scope["app"] = self  # makes the router raise for a wrong method instead of answering in its own words
+
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                exchange.status = message["status"]
+                message.setdefault("headers", []).append((b"x-request-id", exchange.request_id.encode()))
+                if exchange.ignored:
+                    names = ", ".join(exchange.ignored)[:512].encode("ascii", "replace")
+                    message["headers"].append((b"x-twinlens-ignored", names))
+            await send(message)
+
+        start = time.perf_counter()
+        await self._guarded(scope, receive, sending, exchange)
+        self._note(scope, exchange, time.perf_counter() - start)
+
+    async def _guarded(self, scope: Scope, receive: Receive, send: Send, exchange: Exchange) -> None:
+        try:
+            self._authorize(scope)
+            await self._app(scope, receive, send)
+        except ClientLeftError:
+            metrics.CANCELLED.inc()
+            exchange.status = LEFT
+        except HTTPException as error:
+            await self._refuse(send, exchange, _translated(error), dict(error.headers or {}))
+        except TwinlensError as error:
+            await self._refuse(send, exchange, error)
+        except Exception as error:  # the border of the process: a bug is logged, never sent or swallowed
+            log.exception("request %s: unexpected %s", exchange.request_id, type(error).__name__)
+            await self._refuse(send, exchange, as_error(error))
+
+    async def _refuse(
+        self, send: Send, exchange: Exchange, error: TwinlensError, headers: dict[str, str] | None = None
+    ) -> None:
+        exchange.note = f"{exchange.note} {error.code}".strip()
+        if not exchange.status:  # otherwise the head is out, and the stream has said it in a frame
+            await send_error(send, error, headers)
+
+    def _authorize(self, scope: Scope) -> None:
+        if not self._keys or scope["path"] in OPEN_PATHS:
+            return
+        scheme, _, key = (header(scope, b"authorization") or "").partition(" ")
+        given = key.strip().encode()
+        matches = [hmac.compare_digest(given, known) for known in self._keys]  # all of them: no early end to time
+        if scheme.lower() != "bearer" or not any(matches):
+            raise Unauthorized("The API key is missing or not known.")
+
+    def _note(self, scope: Scope, exchange: Exchange, seconds: float) -> None:
+        route = scope["path"] if scope["path"] in self._routes else "unmatched"
+        metrics.REQUESTS.labels(route, str(exchange.status)).inc()
+        level = logging.DEBUG if route in OPEN_PATHS or route == "/metrics" else logging.INFO
+        log.log(
+            level,
+            "%s %s %d %.1f ms id=%s %s",
+            scope["method"],
+            route,
+            exchange.status,
+            seconds * 1000,
+            exchange.request_id,
+            exchange.note,
+        )
+
+
+def _translated(error: HTTPException) -> TwinlensError:
+    if error.status_code == MethodNotAllowed.status:
+        return MethodNotAllowed("This route does not take that method.")
+    if error.status_code == NotFound.status:
+        return NotFound("There is no such route.")
+    return as_error(error)
+
+
+async def _lifespan(receive: Receive, send: Send) -> None:
+    while True:
+        message = await receive()
+        await send({"type": message["type"] + ".complete"})
+        if message["type"] == "lifespan.shutdown":
+            return

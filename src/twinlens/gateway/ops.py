@@ -1,0 +1,98 @@
+"""The operator's routes: liveness, readiness, metrics, models, documentation."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from starlette.responses import HTMLResponse, Response
+
+from twinlens.gateway.http import send_json
+from twinlens.gateway.openapi import document, page
+from twinlens.gateway.wire import ModelBody, ModelList, Readiness
+from twinlens.observe import metrics
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from starlette.requests import Request
+    from starlette.types import Receive, Scope, Send
+
+    from twinlens.admission.gate import Gate
+    from twinlens.gateway.engine_view import EngineView
+    from twinlens.store import Store
+
+
+class Readyz:
+    """GET /readyz: 200 only while real inferences are answered and new requests are taken."""
+
+    def __init__(self, engine: EngineView, gate: Gate) -> None:
+        self._engine = engine
+        self._gate = gate
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer with the engine's state; 503 with Retry-After when not ready."""
+        state = self._engine.state()
+        ready = state.state == "ready" and not self._gate.draining
+        body = Readiness(ready=ready, engine=state.state, reason=state.reason, draining=self._gate.draining)
+        await send_json(send, body, status=200 if ready else 503, headers={} if ready else {"retry-after": "5"})
+
+
+class Models:
+    """GET /v1/models: the one served model."""
+
+    def __init__(self, served_name: str, context: int) -> None:
+        self._list = ModelList(data=[ModelBody(id=served_name, created=int(time.time()), max_model_len=context)])
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer in OpenAI's form."""
+        await send_json(send, self._list)
+
+
+class Metrics:
+    """GET /metrics: Prometheus' text form, summed over all gateway processes when `folder` is given."""
+
+    def __init__(self, gate: Gate, store: Store, engine: EngineView, folder: Path | None) -> None:
+        self._gate = gate
+        self._store = store
+        self._engine = engine
+        self._folder = folder
+
+    def collect(self) -> None:
+        """Bring the gauges of this process up to date."""
+        metrics.INSIDE.set(self._gate.inside)
+        metrics.RUNNING.set(self._gate.running)
+        metrics.WAITING.set(self._gate.waiting)
+        state = self._engine.state()
+        metrics.ENGINE_READY.set(state.state == "ready")
+        metrics.ENGINE_RESTARTS.set(state.restarts)
+
+    def measure_store(self) -> None:
+        """Bring the store's gauges up to date: walks a folder, so not on the event loop."""
+        stats = self._store.stats()
+        metrics.STORE_BYTES.set(stats.bytes)
+        metrics.STORE_OBJECTS.set(stats.objects)
+        metrics.STORE_EVICTIONS.set(stats.evictions)
+
+    def text(self) -> bytes:
+        """The exposition."""
+        self.measure_store()
+        return metrics.exposition(self._folder)
+
+
+async def livez(request: Request) -> Response:
+    """GET /livez: the process runs and its event loop turns; says nothing of the engine."""
+    return Response("ok\n", media_type="text/plain")
+
+
+async def docs(request: Request) -> Response:
+    """GET /docs: the routes for people; loads nothing from outside."""
+    return HTMLResponse(page())
+
+
+class OpenApi:
+    """GET /openapi.json."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer with the document."""
+        await send_json(send, document())

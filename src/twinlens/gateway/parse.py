@@ -1,0 +1,236 @@
+"""From a body to a `Request`. Every error names its field by its path: `messages[0].content[1].image_url`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from twinlens.core import (
+    AnswerFormat,
+    ImagePart,
+    ImageRef,
+    Message,
+    Request,
+    Sampling,
+    TextPart,
+)
+from twinlens.errors import (
+    InvalidField,
+    InvalidRequest,
+    ModelNotFound,
+    NotHere,
+    TooManyImages,
+    UnsupportedField,
+)
+from twinlens.finish.schema import check_schema
+from twinlens.gateway.wire import (
+    HARMLESS,
+    REFUSED,
+    ChatBody,
+    ImagePartBody,
+    ImageUrl,
+    InferenceBody,
+    ResponseFormat,
+    TextPartBody,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from twinlens.core import Abilities, Part
+    from twinlens.settings import Settings
+
+B = TypeVar("B", bound=msgspec.Struct)
+
+_PATH = re.compile(r" - at `\$\.?(?P<path>[^`]*)`")
+_ELSEWHERE = {
+    "input_audio": "Audio",
+    "video": "Video",
+    "video_url": "Video",
+    "image_embeds": "A tensor made by the client",
+    "audio_url": "Audio",
+}
+
+
+def body_of(raw: bytes, kind: type[B]) -> tuple[B, tuple[str, ...]]:
+    """The body as `kind`, and the names of its fields that are not known here. Raises InvalidRequest, InvalidField."""
+    try:
+        data = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidRequest("The body is not valid JSON.") from error
+    if not isinstance(data, dict):
+        raise InvalidRequest("The body must be a JSON object.")
+    for name in REFUSED:
+        if data.get(name):
+            raise UnsupportedField(f"The field “{name}” is not supported.", param=name)
+    known = set(kind.__struct_fields__)
+    return converted(data, kind, ""), tuple(sorted(set(data) - known - HARMLESS - REFUSED))
+
+
+def converted(data: Any, kind: type[B], where: str) -> B:
+    """`data` as `kind`; an error names the field below `where`."""
+    try:
+        return msgspec.convert(data, kind)
+    except msgspec.ValidationError as error:
+        text = str(error)
+        match = _PATH.search(text)
+        path = match["path"] if match else ""
+        param = f"{where}.{path}".strip(".") if path else where
+        raise InvalidField(f"“{param or 'body'}”: {_PATH.sub('', text)}.", param=param or None) from None
+
+
+class Parser:
+    """Makes requests by the limits of the settings, the served name, and what the engine can do."""
+
+    def __init__(self, settings: Settings, served_name: str) -> None:
+        self._settings = settings
+        self._served_name = served_name
+
+    def chat(self, body: ChatBody, request_id: str, abilities: Abilities) -> Request:
+        """The request of a chat body. Raises errors of the 4xx kinds."""
+        if body.model != self._served_name:
+            raise ModelNotFound(f"The model “{body.model[:100]}” is not served here.", param="model")
+        if len(body.messages) > self._settings.max_messages:
+            raise InvalidField(
+                f"{len(body.messages)} messages given, limit {self._settings.max_messages}.", param="messages"
+            )
+        images: list[ImageRef] = []
+        messages = tuple(self._message(turn, index, images) for index, turn in enumerate(body.messages))
+        self._check_size(messages, images)
+        return Request(
+            id=request_id,
+            model=self._served_name,
+            messages=messages,
+            images=tuple(images),
+            sampling=_sampling(body, abilities),
+            answer=_answer_format(body.response_format, abilities),
+            stream=bool(body.stream),
+            tools=_tools(body, abilities),
+            tool_choice=body.tool_choice,
+        )
+
+    def inference(self, body: InferenceBody, request_id: str) -> Request:
+        """The request of a seed-style body: one picture, then the prompt."""
+        parts = (ImagePart(0), TextPart(body.prompt))
+        messages = (Message("user", parts),)
+        self._check_size(messages, ())
+        return Request(
+            id=request_id,
+            model=self._served_name,
+            messages=messages,
+            images=(ImageRef("image", body.image),),
+            sampling=Sampling(max_tokens=body.max_tokens, temperature=body.temperature, seed=body.seed),
+        )
+
+    def _message(self, body: Any, index: int, images: list[ImageRef]) -> Message:
+        where = f"messages[{index}]"
+        content = body.content
+        if content is None and body.role in ("user", "system", "developer"):
+            raise InvalidField(f"“{where}.content” is missing.", param=f"{where}.content")
+        if isinstance(content, list):
+            parts = tuple(_part(part, f"{where}.content[{at}]", images) for at, part in enumerate(content))
+        else:
+            parts = (TextPart(content or ""),)
+        if body.role != "user" and any(isinstance(part, ImagePart) for part in parts):
+            raise InvalidField(f"“{where}”: pictures stand in user messages only.", param=f"{where}.content")
+        return Message(
+            role="system" if body.role == "developer" else body.role,
+            parts=parts,
+            tool_calls=tuple(body.tool_calls or ()),
+            tool_call_id=body.tool_call_id,
+            name=body.name,
+        )
+
+    def _check_size(self, messages: Iterable[Message], images: Iterable[ImageRef]) -> None:
+        given = len(tuple(images))
+        if given > self._settings.max_images:
+            raise TooManyImages(
+                f"{given} images given, limit {self._settings.max_images}, counted over the whole conversation.",
+                param="messages",
+            )
+        chars = sum(len(part.text) for turn in messages for part in turn.parts if isinstance(part, TextPart))
+        if chars > self._settings.max_text_chars:
+            raise InvalidField(
+                f"The text has {chars} characters, limit {self._settings.max_text_chars}.", param="messages"
+            )
+
+
+def _part(part: dict[str, Any], where: str, images: list[ImageRef]) -> Part:
+    kind = part.get("type")
+    if kind == "text":
+        return TextPart(converted(part, TextPartBody, where).text)
+    if kind == "image_url":
+        images.append(_image(converted(part, ImagePartBody, where), where))
+        return ImagePart(len(images) - 1)
+    if isinstance(kind, str) and kind in _ELSEWHERE:
+        raise NotHere(f"“{where}”: {_ELSEWHERE[kind]} is not served here.", param=where)
+    raise InvalidField(f"“{where}.type” must be “text” or “image_url”.", param=f"{where}.type")
+
+
+def _image(body: ImagePartBody, where: str) -> ImageRef:
+    image = ImageUrl(url=body.image_url) if isinstance(body.image_url, str) else body.image_url
+    if not image.url.strip():
+        raise InvalidField(f"“{where}.image_url.url” is empty.", param=f"{where}.image_url.url")
+    return ImageRef(
+        where=where,
+        url=image.url,
+        detail=image.detail or "auto",
+        min_pixels=body.min_pixels or image.min_pixels,
+        max_pixels=body.max_pixels or image.max_pixels,
+    )
+
+
+def _sampling(body: ChatBody, abilities: Abilities) -> Sampling:
+    n = body.n or 1
+    if n > abilities.max_n:
+        raise UnsupportedField(f"“n” is {n}; this engine gives at most {abilities.max_n}.", param="n")
+    if body.logprobs and not abilities.logprobs:
+        raise UnsupportedField("This engine gives no log probabilities.", param="logprobs")
+    top = body.top_logprobs or 0
+    if top and not body.logprobs:
+        raise InvalidField("“top_logprobs” needs “logprobs”: true.", param="top_logprobs")
+    if top > abilities.top_logprobs:
+        raise UnsupportedField(
+            f"This engine gives at most {abilities.top_logprobs} top_logprobs.", param="top_logprobs"
+        )
+    stop = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
+    return Sampling(
+        # The newer name wins where both are given, as at OpenAI.
+        max_tokens=body.max_completion_tokens or body.max_tokens,
+        temperature=body.temperature,
+        top_p=body.top_p,
+        top_k=body.top_k if body.top_k and body.top_k > 0 else None,
+        seed=body.seed,
+        stop=stop,
+        presence_penalty=body.presence_penalty or 0.0,
+        frequency_penalty=body.frequency_penalty or 0.0,
+        repetition_penalty=body.repetition_penalty,
+        n=n,
+        logprobs=bool(body.logprobs),
+        top_logprobs=top,
+    )
+
+
+def _answer_format(body: ResponseFormat | None, abilities: Abilities) -> AnswerFormat:
+    if body is None or body.type == "text":
+        return AnswerFormat()
+    if not abilities.json_schema:
+        raise UnsupportedField("This engine cannot hold an answer to JSON.", param="response_format")
+    if body.type == "json_object":
+        return AnswerFormat("json_object")
+    if body.json_schema is None:
+        raise InvalidField("“response_format.json_schema” is missing.", param="response_format.json_schema")
+    check_schema(body.json_schema.schema, "response_format.json_schema.schema")
+    return AnswerFormat("json_schema", body.json_schema.schema, body.json_schema.name)
+
+
+def _tools(body: ChatBody, abilities: Abilities) -> tuple[dict[str, Any], ...]:
+    if abilities.tools:
+        return tuple(body.tools or ())
+    if body.tools:
+        raise UnsupportedField("This engine cannot call tools.", param="tools")
+    if body.tool_choice not in (None, "none", "auto"):
+        raise UnsupportedField("This engine cannot call tools.", param="tool_choice")
+    return ()

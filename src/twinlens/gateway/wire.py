@@ -1,0 +1,308 @@
+"""What clients send and get, as typed structures. The OpenAPI document is made from these.
+
+Requests name every field that Twinlens honours; fields that OpenAI's clients send and that change nothing here are
+listed in `HARMLESS`; fields that would change the answer and that we refuse are in `REFUSED`. Anything else is
+accepted and named in the answer's `x-twinlens-ignored` header.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+Probability = Annotated[float, Meta(ge=0.0, le=1.0)]
+Penalty = Annotated[float, Meta(ge=-2.0, le=2.0)]
+Count = Annotated[int, Meta(ge=1, le=10_000_000)]
+StopText = Annotated[str, Meta(min_length=1, max_length=256)]
+
+# OpenAI fields that are bookkeeping or hints: taken and without effect.
+HARMLESS = frozenset(
+    {
+        "audio",
+        "metadata",
+        "modalities",
+        "parallel_tool_calls",
+        "prediction",
+        "prompt_cache_key",
+        "prompt_cache_retention",
+        "reasoning_effort",
+        "safety_identifier",
+        "service_tier",
+        "store",
+        "user",
+        "verbosity",
+    }
+)
+
+# Fields that change what the engine does and that clients must not set, or that no engine here honours.
+REFUSED = frozenset(
+    {
+        "allowed_token_ids",
+        "bad_words",
+        "best_of",
+        "chat_template",
+        "chat_template_kwargs",
+        "function_call",
+        "functions",
+        "grammar",
+        "guided_choice",
+        "guided_grammar",
+        "guided_json",
+        "guided_regex",
+        "image_embeds",
+        "logit_bias",
+        "mm_processor_kwargs",
+        "prompt_embeds",
+        "structured_outputs",
+        "use_beam_search",
+        "web_search_options",
+    }
+)
+
+
+class ImageUrl(msgspec.Struct, kw_only=True):
+    """A picture: a data URI or bare base64."""
+
+    url: Annotated[str, Meta(description="data:image/...;base64,... or the bare base64 of a picture file")]
+    detail: Literal["auto", "low", "high"] | None = None
+    min_pixels: Count | None = None
+    max_pixels: Count | None = None
+
+
+class TextPartBody(msgspec.Struct, kw_only=True, tag_field="type", tag="text"):
+    """Text inside a message."""
+
+    text: str
+
+
+class ImagePartBody(msgspec.Struct, kw_only=True, tag_field="type", tag="image_url"):
+    """A picture inside a message; the bounds may stand here or inside `image_url`."""
+
+    image_url: ImageUrl | str
+    min_pixels: Count | None = None
+    max_pixels: Count | None = None
+
+
+class MessageBody(msgspec.Struct, kw_only=True):
+    """One turn. Parts are checked one by one so that an error names the part."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str | list[dict[str, Any]] | None = None
+    name: str | None = None
+    tool_calls: list[dict[str, Any]] | None = None
+    tool_call_id: str | None = None
+
+
+class JsonSchemaBody(msgspec.Struct, kw_only=True):
+    """The schema that an answer must satisfy."""
+
+    schema: Any
+    name: str = "answer"
+    description: str | None = None
+    strict: bool | None = None
+
+
+class ResponseFormat(msgspec.Struct, kw_only=True):
+    """Kind of answer."""
+
+    type: Literal["text", "json_object", "json_schema"] = "text"
+    json_schema: JsonSchemaBody | None = None
+
+
+class StreamOptions(msgspec.Struct, kw_only=True):
+    """Extras of a stream."""
+
+    include_usage: bool | None = None
+
+
+class ChatBody(msgspec.Struct, kw_only=True):
+    """Body of POST /v1/chat/completions."""
+
+    model: str
+    messages: Annotated[list[MessageBody], Meta(min_length=1)]
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    max_tokens: Count | None = None
+    max_completion_tokens: Count | None = None
+    temperature: Annotated[float, Meta(ge=0.0, le=2.0)] | None = None
+    top_p: Annotated[float, Meta(gt=0.0, le=1.0)] | None = None
+    top_k: Annotated[int, Meta(ge=-1, le=1_000_000)] | None = None
+    seed: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None = None
+    stop: StopText | Annotated[list[StopText], Meta(max_length=16)] | None = None
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
+    repetition_penalty: Annotated[float, Meta(gt=0.0, le=10.0)] | None = None
+    n: Annotated[int, Meta(ge=1, le=128)] | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
+    response_format: ResponseFormat | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: Any = None
+
+
+class InferenceBody(msgspec.Struct, kw_only=True):
+    """Body of the seed-style POST /v1/inference."""
+
+    image: Annotated[str, Meta(description="base64 of a picture file, or a data URI")]
+    prompt: str
+    max_tokens: Count | None = None
+    temperature: Annotated[float, Meta(ge=0.0, le=2.0)] | None = None
+    seed: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None = None
+
+
+class PromptDetails(msgspec.Struct, kw_only=True):
+    """Where the prompt's tokens come from."""
+
+    image_tokens: int
+    cached_tokens: int = 0
+
+
+class UsageBody(msgspec.Struct, kw_only=True):
+    """Exact token counts."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: PromptDetails
+
+
+class SeenImage(msgspec.Struct, kw_only=True):
+    """One picture as the model saw it, in pixels: boxes of the answer refer to `seen_width` x `seen_height`."""
+
+    width: int
+    height: int
+    seen_width: int
+    seen_height: int
+    tokens: int
+
+
+class Extras(msgspec.Struct, kw_only=True):
+    """What Twinlens says beyond OpenAI's fields."""
+
+    images: list[SeenImage] = []
+    warnings: list[str] = []
+
+
+class LogprobBody(msgspec.Struct, kw_only=True):
+    """Log probability of one token of the answer."""
+
+    token: str
+    logprob: float
+    bytes: list[int] | None
+    top_logprobs: list[Any] = []
+
+
+class LogprobsBody(msgspec.Struct, kw_only=True):
+    """Log probabilities of the answer's tokens, in order."""
+
+    content: list[LogprobBody] | None
+    refusal: None = None
+
+
+class AnswerMessage(msgspec.Struct, kw_only=True):
+    """The assistant's turn."""
+
+    role: Literal["assistant"] = "assistant"
+    content: str | None
+    refusal: None = None
+    tool_calls: list[Any] | UnsetType = UNSET
+
+
+class Choice(msgspec.Struct, kw_only=True):
+    """One answer."""
+
+    index: int
+    message: AnswerMessage
+    logprobs: LogprobsBody | None = None
+    finish_reason: Literal["stop", "length", "tool_calls", "content_filter"]
+
+
+class ChatAnswer(msgspec.Struct, kw_only=True):
+    """Answer of POST /v1/chat/completions."""
+
+    id: str
+    object: Literal["chat.completion"] = "chat.completion"
+    created: int
+    model: str
+    choices: list[Choice]
+    usage: UsageBody
+    twinlens: Extras
+
+
+class Delta(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What is new in a chunk."""
+
+    role: Literal["assistant"] | UnsetType = UNSET
+    content: str | UnsetType = UNSET
+    tool_calls: list[Any] | UnsetType = UNSET
+
+
+class ChunkChoice(msgspec.Struct, kw_only=True):
+    """One choice's part of a chunk."""
+
+    index: int
+    delta: Delta
+    logprobs: LogprobsBody | None = None
+    finish_reason: Literal["stop", "length", "tool_calls", "content_filter"] | None = None
+
+
+class Chunk(msgspec.Struct, kw_only=True):
+    """One frame of a stream."""
+
+    id: str
+    object: Literal["chat.completion.chunk"] = "chat.completion.chunk"
+    created: int
+    model: str
+    choices: list[ChunkChoice]
+    usage: UsageBody | UnsetType | None = UNSET
+    twinlens: Extras | UnsetType = UNSET
+
+
+class InferenceAnswer(msgspec.Struct, kw_only=True):
+    """Answer of POST /v1/inference."""
+
+    text: str
+    usage: UsageBody
+
+
+class ModelBody(msgspec.Struct, kw_only=True):
+    """A served model."""
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int
+    owned_by: str = "twinlens"
+    max_model_len: int | None = None
+
+
+class ModelList(msgspec.Struct, kw_only=True):
+    """Answer of GET /v1/models."""
+
+    object: Literal["list"] = "list"
+    data: list[ModelBody]
+
+
+class ErrorDetail(msgspec.Struct, kw_only=True):
+    """An error in OpenAI's shape."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class ErrorBody(msgspec.Struct, kw_only=True):
+    """Body of every answer that is not a success."""
+
+    error: ErrorDetail
+
+
+class Readiness(msgspec.Struct, kw_only=True):
+    """Answer of GET /readyz."""
+
+    ready: bool
+    engine: str
+    reason: str = ""
+    draining: bool = False

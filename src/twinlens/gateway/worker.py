@@ -1,0 +1,206 @@
+"""One gateway process: `python -m twinlens.gateway.worker`, started by the supervisor, its orders on standard input.
+
+SIGTERM drains: new requests get 503 with Retry-After while those inside finish; a second SIGTERM ends at once. The
+listening socket stays open meanwhile, so that a refusal is an answer and not a broken connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import uvicorn
+import uvloop
+
+from twinlens.admission.gate import Gate
+from twinlens.engines.client import EngineClient
+from twinlens.engines.process import die_with_parent
+from twinlens.errors import SettingsError
+from twinlens.gateway.app import Parts, build
+from twinlens.gateway.engine_view import EngineView
+from twinlens.media import Loader
+from twinlens.model import checkpoint
+from twinlens.orders import BEAT_INTERVAL_S, beat, orders_from_json
+from twinlens.pipeline import Pipeline
+from twinlens.settings import store_dir
+from twinlens.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from starlette.types import ASGIApp
+
+    from twinlens.engines.wire import Health
+    from twinlens.gateway.ops import Metrics
+    from twinlens.model.pictures import PictureRule
+    from twinlens.orders import WorkerOrders
+    from twinlens.settings import Settings
+
+log = logging.getLogger("twinlens.gateway")
+
+# Until the engine has said how many requests it can hold.
+FIRST_GUESS = 16
+
+
+class Worker:
+    """The parts of one gateway process."""
+
+    def __init__(self, orders: WorkerOrders) -> None:
+        settings = orders.settings
+        self.orders = orders
+        self.found = checkpoint.read(
+            Path(orders.model_folder), revision=settings.revision, served_name=settings.served_name
+        )
+        rule = _bounded(self.found.rule, settings)
+        self.store = Store(store_dir(settings), settings.store_bytes)
+        self.loader = Loader(rule, self.store, settings)
+        self.client = EngineClient(
+            orders.engine, model=self.found.name, pool=1024, idle_timeout_s=settings.idle_timeout_s
+        )
+        self.gate = Gate(
+            max_running=settings.max_running or FIRST_GUESS,
+            max_queue=settings.max_queue,
+            timeout_s=settings.request_timeout_s,
+        )
+        self.engine = EngineView(Path(orders.run_dir), self.client, self.learn)
+
+    def learn(self, health: Health) -> None:
+        """Take the number of places from the engine, unless the operator has set one."""
+        settings = self.orders.settings
+        places = settings.max_running or health.capacity
+        self.gate.resize(max(1, places // settings.workers))
+
+    def app(self) -> tuple[ASGIApp, Metrics]:
+        """The ASGI application over these parts."""
+        settings = self.orders.settings
+        pipeline = Pipeline(
+            gate=self.gate,
+            loader=self.loader,
+            store=self.store,
+            words=self.found.words(),
+            engine=self.client,
+            context=self.found.context,
+            default_max_tokens=settings.default_max_tokens,
+        )
+        folder = Path(self.orders.run_dir) / "metrics"
+        return build(
+            Parts(
+                settings=settings,
+                model=self.found,
+                engine=self.engine,
+                pipeline=pipeline,
+                metrics_dir=folder if folder.is_dir() else None,
+            )
+        )
+
+    async def close(self) -> None:
+        """Give everything back."""
+        await self.client.close()
+        self.loader.close()
+
+
+def _bounded(rule: PictureRule, settings: Settings) -> PictureRule:
+    """The model's picture rule within the operator's bounds, which must lie within the model's own."""
+    low, high = settings.min_pixels or rule.min_pixels, settings.max_pixels or rule.max_pixels
+    if not rule.min_pixels <= low <= high <= rule.max_pixels:
+        raise SettingsError(
+            f"min_pixels {low} and max_pixels {high} must lie within the model's own, "
+            f"{rule.min_pixels} to {rule.max_pixels}."
+        )
+    return replace(rule, min_pixels=low, max_pixels=high)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its own signal handling: ours answers while it drains."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the signals alone."""
+        yield
+
+
+async def serve(orders: WorkerOrders) -> None:
+    """Serve until drained."""
+    worker = Worker(orders)
+    app, gauges = worker.app()
+    config = uvicorn.Config(
+        app,
+        lifespan="off",
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        proxy_headers=False,  # nobody's X-Forwarded-For is believed
+        date_header=True,
+        timeout_keep_alive=75,
+        # Slack for the few exchanges that are neither at the gate nor over, such as a metrics scrape.
+        timeout_graceful_shutdown=5,
+        h11_max_incomplete_event_size=64 * 1024,
+        http="httptools",
+        ws="none",
+    )
+    server = _Server(config)
+    _on_signals(worker.gate, server, orders.settings.drain_timeout_s)
+    listener = socket.socket(fileno=orders.listen_fd)
+    life = asyncio.ensure_future(_show_life(orders, gauges))
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        life.cancel()
+        await asyncio.gather(life, return_exceptions=True)
+        await worker.close()
+
+
+def _on_signals(gate: Gate, server: uvicorn.Server, drain_timeout_s: float) -> None:
+    loop = asyncio.get_running_loop()
+    draining: list[asyncio.Task[None]] = []
+
+    async def drain() -> None:
+        gate.drain()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(drain_timeout_s):
+                await gate.drained()
+        server.should_exit = True
+
+    def stop() -> None:
+        if draining:
+            server.should_exit = server.force_exit = True
+        else:
+            draining.append(loop.create_task(drain()))
+
+    loop.add_signal_handler(signal.SIGTERM, stop)
+    # Ctrl-C reaches the whole group of processes; the supervisor turns it into SIGTERM where it should.
+    loop.add_signal_handler(signal.SIGINT, lambda: None)
+
+
+async def _show_life(orders: WorkerOrders, gauges: Metrics) -> None:
+    while True:
+        beat(Path(orders.run_dir), orders.worker)
+        gauges.collect()
+        await asyncio.sleep(BEAT_INTERVAL_S)
+
+
+def main() -> int:
+    """Read the orders and serve."""
+    die_with_parent(os.getppid())
+    orders = orders_from_json(sys.stdin.buffer.read())
+    logging.basicConfig(
+        level=orders.settings.log_level.upper(),
+        format=f"%(asctime)s %(levelname)s gateway[{orders.worker}] %(message)s",
+        stream=sys.stderr,
+    )
+    os.umask(0o077)
+    uvloop.run(serve(orders))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

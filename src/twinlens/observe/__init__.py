@@ -1,0 +1,1 @@
+"""What operators see: metrics now, traces and structured logs later."""

@@ -1,0 +1,90 @@
+"""All metrics of the gateway, in one place. Labels are bounded: routes are templates, codes come from the error tree.
+
+With several gateway processes each keeps its numbers in a file (prometheus_client's multi-process mode, switched on
+by the supervisor), and `/metrics` is the sum over all of them, the dead included.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import multiprocess as several
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+
+REGISTRY = CollectorRegistry()
+REQUESTS = Counter(
+    "twinlens_requests_total",
+    "Requests answered, by route template and HTTP status.",
+    ("route", "status"),
+    registry=REGISTRY,
+)
+ERRORS = Counter(
+    "twinlens_errors_total", "Errors sent to clients, by code of the error tree.", ("code",), registry=REGISTRY
+)
+CANCELLED = Counter(
+    "twinlens_requests_cancelled_total", "Requests whose client left before the answer was whole.", registry=REGISTRY
+)
+SECONDS_OF_STEP = Histogram(
+    "twinlens_step_seconds",
+    "Time in each step of the way of a request.",
+    ("step",),
+    buckets=SECONDS,
+    registry=REGISTRY,
+)
+FIRST_PIECE = Histogram(
+    "twinlens_first_piece_seconds", "Time from admission to the first piece.", buckets=SECONDS, registry=REGISTRY
+)
+TOKENS = Counter(
+    "twinlens_tokens_total", "Tokens of answered requests: prompt, vision or completion.", ("kind",), registry=REGISTRY
+)
+PICTURES = Counter(
+    "twinlens_pictures_total",
+    "Pictures loaded; hit tells whether the store already had the pixels.",
+    ("hit",),
+    registry=REGISTRY,
+)
+INSIDE = Gauge(
+    "twinlens_requests_inside", "Requests admitted and not finished.", registry=REGISTRY, multiprocess_mode="livesum"
+)
+RUNNING = Gauge(
+    "twinlens_requests_running",
+    "Requests that hold a place at the engine.",
+    registry=REGISTRY,
+    multiprocess_mode="livesum",
+)
+WAITING = Gauge(
+    "twinlens_requests_waiting", "Requests waiting for a place.", registry=REGISTRY, multiprocess_mode="livesum"
+)
+STORE_BYTES = Gauge("twinlens_store_bytes", "Bytes in the store.", registry=REGISTRY, multiprocess_mode="mostrecent")
+STORE_OBJECTS = Gauge(
+    "twinlens_store_objects", "Objects in the store.", registry=REGISTRY, multiprocess_mode="mostrecent"
+)
+STORE_EVICTIONS = Gauge(
+    "twinlens_store_evictions",
+    "Objects evicted by the gateway processes alive.",
+    registry=REGISTRY,
+    multiprocess_mode="livesum",
+)
+ENGINE_READY = Gauge(
+    "twinlens_engine_ready",
+    "1 when the engine answers real inferences.",
+    registry=REGISTRY,
+    multiprocess_mode="mostrecent",
+)
+ENGINE_RESTARTS = Gauge(
+    "twinlens_engine_restarts", "Times the engine was replaced.", registry=REGISTRY, multiprocess_mode="mostrecent"
+)
+
+
+def exposition(folder: Path | None) -> bytes:
+    """The metrics in Prometheus' text form: summed over `folder` when given, else of this process."""
+    if folder is None:
+        return generate_latest(REGISTRY)
+    whole = CollectorRegistry()
+    several.MultiProcessCollector(whole, path=str(folder))
+    return generate_latest(whole)

@@ -1,0 +1,124 @@
+"""THE WAY of a request: admit -> load -> recall -> generate -> finish, on one screen.
+
+Every entrance (chat, inference, later tasks, batch and jobs) makes a `Request` and comes through here. The plain
+answer is a fold over the same pieces that a stream sends. Closing the iterator frees whatever the request holds:
+its place, its leases, its work at the engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from twinlens.errors import ContextLengthExceeded, DeadlineExceeded
+from twinlens.finish.steps import finished, steps_of
+from twinlens.observe import metrics
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Iterator, Sequence
+
+    from twinlens.admission.gate import Gate
+    from twinlens.core import Image, Piece, Request, Sight
+    from twinlens.media import Loader
+    from twinlens.model.words import Words
+    from twinlens.store import Store
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What is known before the first piece: yielded once, ahead of the pieces."""
+
+    images: tuple[Sight, ...]
+    prompt_tokens: int
+    warnings: tuple[str, ...]
+
+
+class Generates(Protocol):
+    """The pipeline's view of an engine: `engines.client.EngineClient`, or anything with its method."""
+
+    def generate(self, request: Request, images: Sequence[Image]) -> AsyncGenerator[Piece, None]:
+        """Stream the pieces of an answer; closing the generator ends the work at the engine."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """The steps of one gateway process, in their order."""
+
+    gate: Gate
+    loader: Loader
+    store: Store
+    words: Words
+    engine: Generates
+    context: int  # tokens that prompt and answer may take together
+    default_max_tokens: int
+
+    async def answer(self, request: Request) -> AsyncGenerator[Begun | Piece, None]:
+        """Yield `Begun`, then the pieces. Raises only errors of the tree (and CancelledError)."""
+        with self.gate.admit() as ticket:
+            with _timed("load"):
+                sights = await _by(ticket.deadline, self.loader.look(request.images))
+            prompt_tokens = await self._measure(request, sights)
+            request = self._bounded(request, sights, prompt_tokens)
+            async with self.gate.place(ticket):
+                with self.store.lease() as lease:
+                    with _timed("recall"):
+                        images = await _by(ticket.deadline, self.loader.load(sights, lease))
+                    yield Begun(sights, prompt_tokens, tuple(w for image in images for w in image.warnings))
+                    pieces = finished(self.engine.generate(request, images), steps_of(request))
+                    async for piece in _within(ticket.deadline, pieces):
+                        yield piece
+
+    async def _measure(self, request: Request, sights: Sequence[Sight]) -> int:
+        """Exact tokens of the prompt: the rendered text holds one token for each picture."""
+        text = await asyncio.to_thread(self._count, request)
+        return text + sum(sight.tokens for sight in sights) - len(sights)
+
+    def _count(self, request: Request) -> int:
+        return self.words.count(self.words.render(request.messages, request.tools))
+
+    def _bounded(self, request: Request, sights: Sequence[Sight], prompt: int) -> Request:
+        """The request with a limit on its answer; raises ContextLengthExceeded before the engine is asked."""
+        asked = request.sampling.max_tokens
+        if prompt + (asked or 1) > self.context:
+            vision = sum(sight.tokens for sight in sights)
+            raise ContextLengthExceeded(
+                f"The prompt has {prompt - vision} text tokens and {vision} vision tokens, and {asked or 1} more are "
+                f"asked for; the model's context holds {self.context}.",
+                param="messages",
+            )
+        if asked is not None:
+            return request
+        limit = min(self.default_max_tokens, self.context - prompt)
+        return replace(request, sampling=replace(request.sampling, max_tokens=limit))
+
+
+@contextmanager
+def _timed(step: str) -> Iterator[None]:
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        metrics.SECONDS_OF_STEP.labels(step).observe(time.perf_counter() - start)
+
+
+async def _by(deadline: float, work: Awaitable[T]) -> T:
+    """Wait for `work` until the deadline."""
+    try:
+        async with asyncio.timeout_at(deadline):
+            return await work
+    except TimeoutError:
+        raise DeadlineExceeded("The request's deadline passed before its answer was whole.") from None
+
+
+async def _within(deadline: float, pieces: AsyncGenerator[Piece, None]) -> AsyncGenerator[Piece, None]:
+    """The same pieces, until the deadline."""
+    async with aclosing(pieces):
+        with _timed("generate"):
+            while (piece := await _by(deadline, anext(pieces, None))) is not None:
+                yield piece
