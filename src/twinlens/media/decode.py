@@ -1,0 +1,195 @@
+"""From the bytes of a picture file to upright 8-bit RGB on white, by Pillow.
+
+Rules, all of them part of RECIPE and so of the key of pixels: the first frame counts; EXIF orientation is applied;
+transparency lies on white; 16-bit values are scaled, not cut; an embedded colour profile is converted to sRGB; the
+size that the model sees is made by bicubic resampling, as the models' own processors do.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+import warnings
+import zlib
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import PIL
+from PIL import (  # noqa: F401 - imported before the first request needs them
+    BmpImagePlugin,
+    GifImagePlugin,
+    JpegImagePlugin,
+    MpoImagePlugin,
+    PngImagePlugin,
+    TiffImagePlugin,
+    WebPImagePlugin,
+    features,
+)
+from PIL import Image as Pillow
+
+from twinlens.errors import ImageError, ImageTooLarge, OperatorError, UnsupportedImageFormat
+from twinlens.media import colours, signature
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+RECIPE = (
+    f"pillow {PIL.__version__}, jpeg {features.version('libjpeg_turbo') or features.version('jpg')}, "
+    f"webp {features.version('webp')}, first frame, upright, 16 bit scaled, white, srgb perceptual, bicubic, 1"
+)
+_SAFE_WEBP = (1, 3, 2)  # older ones write out of bounds on a crafted file (CVE-2023-4863)
+_TURNS = {
+    2: Pillow.Transpose.FLIP_LEFT_RIGHT,
+    3: Pillow.Transpose.ROTATE_180,
+    4: Pillow.Transpose.FLIP_TOP_BOTTOM,
+    5: Pillow.Transpose.TRANSPOSE,
+    6: Pillow.Transpose.ROTATE_270,
+    7: Pillow.Transpose.TRANSVERSE,
+    8: Pillow.Transpose.ROTATE_90,
+}
+_ORIENTATION = 0x0112
+# All that Pillow was seen to raise on damaged files. OSError holds UnidentifiedImageError and truncation.
+_FOREIGN = (
+    OSError,
+    ValueError,
+    SyntaxError,
+    EOFError,
+    ArithmeticError,
+    MemoryError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    AssertionError,
+    RuntimeError,
+    struct.error,
+    zlib.error,
+    Pillow.DecompressionBombError,
+)
+
+# The bounds of this service are checked from the header; Pillow's own would warn at a number that nobody set.
+Pillow.MAX_IMAGE_PIXELS = None
+# What Pillow has to say about a client's broken metadata is no news for the operator's terminal.
+warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a picture file is, before its pixels are decoded. `size` is (height, width), upright, in pixels."""
+
+    format: str
+    size: tuple[int, int]
+    warnings: tuple[str, ...]
+
+
+def check_decoders() -> None:
+    """Raises OperatorError when the installed decoders are missing one of the formats or are known to be unsafe."""
+    missing = [name for name in ("jpg", "zlib", "webp", "libtiff") if not features.check(name)]
+    if missing:
+        raise OperatorError(
+            f"Pillow was built without {', '.join(missing)}.", cure="pip install --force-reinstall pillow"
+        )
+    version = tuple(int(part) for part in (features.version("webp") or "0").split(".") if part.isdigit())
+    if version < _SAFE_WEBP:
+        raise OperatorError("Pillow's WebP decoder is a version with a known hole.", cure="pip install -U pillow")
+
+
+def look(data: bytes, where: str, most_pixels: int) -> Header:
+    """Read the header only.
+
+    Raises UnsupportedImageFormat naming what it is instead, ImageTooLarge above `most_pixels`, ImageError if damaged.
+    """
+    name = signature.sniff(data)
+    if name not in signature.FORMATS:
+        raise UnsupportedImageFormat(f"{where} is {_called(name)}, not a picture that is taken here.", param=where)
+    _bound(signature.declared_size(data, name), where, most_pixels)
+    with _translated(where):
+        image = _open(data, name)
+        turn, said = _turn(image, data, name)
+        frames = _frames(image, data, name)
+    width, height = image.size
+    _bound((height, width), where, most_pixels)
+    if frames > 1:
+        said = (*said, f"the first of {frames} frames is used.")
+    size = (width, height) if turn in _SIDEWAYS else (height, width)
+    return Header(name, size, tuple(f"{where}: {text}" for text in said))
+
+
+def pixels(data: bytes, name: str, size: tuple[int, int], where: str) -> Pillow.Image:
+    """The picture as upright RGB of this (height, width). `name` is the format that `look` found.
+
+    Raises ImageError when the data is truncated or damaged.
+    """
+    height, width = size
+    with _translated(where):
+        image = _open(data, name)
+        turn, _ = _turn(image, data, name)
+        image.load()
+        flat, profile = colours.flattened(image, image.info.get("icc_profile"))
+        goal = (height, width) if turn in _SIDEWAYS else (width, height)
+        if flat.size != goal:
+            flat = flat.resize(goal, Pillow.Resampling.BICUBIC)
+        if turn is not None:
+            flat = flat.transpose(turn)
+        return colours.to_srgb(flat, profile)
+
+
+_SIDEWAYS = {
+    Pillow.Transpose.TRANSPOSE,
+    Pillow.Transpose.ROTATE_270,
+    Pillow.Transpose.TRANSVERSE,
+    Pillow.Transpose.ROTATE_90,
+}
+
+
+def _open(data: bytes, name: str) -> Pillow.Image:
+    return Pillow.open(io.BytesIO(data), formats=(name,))
+
+
+def _bound(size: tuple[int, int] | None, where: str, most: int) -> None:
+    if size is not None and size[0] * size[1] > most:
+        raise ImageTooLarge(
+            f"{where} is {size[1]} x {size[0]} pixels, more than {most}, the limit of max_image_pixels.", param=where
+        )
+    if size is not None and 0 in size:
+        raise ImageError(f"{where} has no pixels.", param=where)
+
+
+def _turn(image: Pillow.Image, data: bytes, name: str) -> tuple[Pillow.Transpose | None, tuple[str, ...]]:
+    """How to turn the decoded picture upright, and what to say if that cannot be known."""
+    if name == "TIFF":
+        return None, ()  # Pillow turns these itself while it decodes
+    if name == "PNG" and "exif" not in image.info:
+        late = signature.png_exif(data)
+        if late:
+            image.info["exif"] = late
+    try:
+        # Not image.getexif(): for a PNG that would decode everything to look behind the pixels.
+        value = Pillow.Image.getexif(image).get(_ORIENTATION)
+    except _FOREIGN:
+        return None, ("its EXIF data is damaged; it is taken as upright.",)
+    return _TURNS.get(value) if isinstance(value, int) else None, ()
+
+
+def _frames(image: Pillow.Image, data: bytes, name: str) -> int:
+    """How many pictures the file holds, without decoding any. The extra pictures of a phone's JPEG do not count."""
+    if name == "GIF":
+        return signature.gif_frames(data)
+    if name == "TIFF":
+        return signature.tiff_pages(data)
+    if name in ("PNG", "WEBP"):
+        return int(getattr(image, "n_frames", 1))
+    return 1
+
+
+def _called(name: str) -> str:
+    return f"{name} data" if name else "data of an unknown kind"
+
+
+@contextmanager
+def _translated(where: str) -> Iterator[None]:
+    """Foreign errors become one of ours with a fixed text: theirs may hold addresses and paths."""
+    try:
+        yield
+    except _FOREIGN as error:
+        raise ImageError(f"{where}: the picture's data is truncated or damaged.", param=where) from error

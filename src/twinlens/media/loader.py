@@ -1,0 +1,149 @@
+"""The step *load* of one gateway process: references to sights (headers), sights to pixels in the store.
+
+The event loop only hands over and waits. `look` takes one thread for all pictures of a request, or one for each when
+there is much to decode from base64; `load` takes one for each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+from blake3 import blake3
+
+from twinlens.core import Image, Sight
+from twinlens.errors import InvalidRequest, SettingsError
+from twinlens.media import datauri, decode
+from twinlens.store.keys import pixels_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from concurrent.futures import Future
+
+    from twinlens.core import ImageRef
+    from twinlens.model.pictures import PictureRule
+    from twinlens.settings import Settings
+    from twinlens.store import Lease, Store
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+MUCH = 4 << 20  # characters of base64 in one request from which on its pictures are looked at in parallel
+LARGE = 32_000_000  # pixels; pictures above are decoded one at a time, because each takes hundreds of megabytes
+
+
+class Loader:
+    """Makes pixels of what clients send. One for each gateway process; `close` ends its threads."""
+
+    def __init__(self, rule: PictureRule, store: Store, settings: Settings) -> None:
+        """Raises OperatorError for unsafe decoders, SettingsError for bounds that the model does not take."""
+        decode.check_decoders()
+        try:
+            self._rule = rule.bounded(settings.min_pixels or None, settings.max_pixels or None, "auto")
+        except InvalidRequest as error:
+            raise SettingsError(error.message, cure="Change min_pixels or max_pixels.") from error
+        self._store = store
+        self._most_bytes = settings.max_image_bytes
+        self._most_pixels = settings.max_image_pixels
+        threads = settings.load_threads or len(os.sched_getaffinity(0))
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="twinlens-load")
+        self._one_large = threading.Lock()
+
+    async def look(self, refs: Sequence[ImageRef]) -> tuple[Sight, ...]:
+        """Headers, sizes and keys, in the order of `refs`. Raises the ImageError of the first bad one."""
+        if not refs:
+            return ()
+        apart = len(refs) > 1 and sum(len(ref.url) for ref in refs) > MUCH
+        groups = [[ref] for ref in refs] if apart else [refs]
+        found = await self._each(self._look_at, groups)
+        return tuple(sight for group in found for sight in group)
+
+    async def load(self, sights: Sequence[Sight], lease: Lease) -> tuple[Image, ...]:
+        """Pixels in the store, leased, in the order of `sights`. Raises ImageError for damaged data, StoreError.
+
+        When it returns or raises, no thread works on these pictures or the lease any more.
+        """
+        unique = {sight.key: sight for sight in reversed(sights)}
+        found = await self._each(lambda sight: self._load(sight, lease), list(unique.values()))
+        hits = dict(zip(unique, found, strict=True))
+        return tuple(_image(sight, hit=hits[sight.key] or sight is not unique[sight.key]) for sight in sights)
+
+    def close(self) -> None:
+        """Drop what waits, finish what runs, end the threads."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _look_at(self, refs: Sequence[ImageRef]) -> list[Sight]:
+        return [self._look(ref) for ref in refs]
+
+    def _look(self, ref: ImageRef) -> Sight:
+        data = datauri.read(ref.url, ref.where, self._most_bytes)
+        header = decode.look(data, ref.where, self._most_pixels)
+        with _placed(ref.where):
+            rule = self._rule.bounded(ref.min_pixels, ref.max_pixels, ref.detail)
+            size = rule.target(*header.size)
+        return Sight(
+            where=ref.where,
+            key=pixels_key(blake3(data).digest(), part="0", recipe=decode.RECIPE, size=size),
+            data=data,
+            source_format=header.format,
+            source_size=header.size,
+            size=size,
+            grid=rule.grid(*size),
+            tokens=rule.tokens(*size),
+            warnings=header.warnings,
+        )
+
+    def _load(self, sight: Sight, lease: Lease) -> bool:
+        """Whether the store had it already; if not, it has it now."""
+        if self._store.has(sight.key, lease):
+            return True
+        large = sight.source_size[0] * sight.source_size[1] > LARGE
+        with self._one_large if large else contextlib.nullcontext():
+            picture = decode.pixels(sight.data, sight.source_format, sight.size, sight.where)
+        with self._store.create(sight.key, "pixels", np.uint8, (*sight.size, 3), lease) as out:
+            out[...] = np.asarray(picture)
+        return False
+
+    async def _each(self, work: Callable[[A], B], items: Sequence[A]) -> list[B]:
+        """`work` for all items in threads. On an error or a cancellation nothing of it runs on behind our back."""
+        jobs = [self._pool.submit(work, item) for item in items]
+        try:
+            return [await asyncio.wrap_future(job) for job in jobs]
+        except BaseException:
+            await _settled([job for job in jobs if not job.cancel()])
+            raise
+
+
+async def _settled(jobs: Sequence[Future[B]]) -> None:
+    """Wait for threads that cannot be stopped: a decoder's tenth of a second, even if cancelled again meanwhile."""
+    done = asyncio.gather(*map(asyncio.wrap_future, jobs), return_exceptions=True)
+    while not done.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.shield(done)
+
+
+@contextlib.contextmanager
+def _placed(where: str) -> Iterator[None]:
+    """Errors of the arithmetic do not know which part they are about."""
+    try:
+        yield
+    except InvalidRequest as error:
+        error.param = error.param or where
+        raise
+
+
+def _image(sight: Sight, *, hit: bool) -> Image:
+    return Image(
+        where=sight.where,
+        key=sight.key,
+        size=sight.size,
+        grid=sight.grid,
+        tokens=sight.tokens,
+        hit=hit,
+        warnings=sight.warnings,
+    )
