@@ -1,0 +1,88 @@
+"""Drawing: fonts by side of the split, and the wear of paper, light and camera."""
+
+from __future__ import annotations
+
+import io
+from functools import lru_cache
+from pathlib import Path
+from random import Random
+
+import numpy
+from PIL import Image, ImageDraw, ImageFilter, ImageFont
+
+from demo_model.fonts import DEFAULT_FOLDER, FACES
+
+Font = ImageFont.FreeTypeFont
+Colour = tuple[int, int, int]
+
+
+@lru_cache(maxsize=1)
+def _files(folder: Path = DEFAULT_FOLDER) -> dict[str, str]:
+    return {path.stem: str(path) for path in folder.iterdir()} if folder.is_dir() else {}
+
+
+@lru_cache(maxsize=4096)
+def font(name: str, size: int) -> Font:
+    path = _files().get(name)
+    if path is None:
+        fallback = ImageFont.load_default(size)
+        assert isinstance(fallback, ImageFont.FreeTypeFont)
+        return fallback
+    return ImageFont.truetype(path, size, layout_engine=ImageFont.Layout.BASIC)
+
+
+def face_name(rng: Random, chinese: bool, held: bool) -> str:
+    return rng.choice([face.name for face in FACES if face.chinese == chinese and face.held == held])
+
+
+def sheet(width: int, height: int, colour: Colour) -> tuple[Image.Image, ImageDraw.ImageDraw]:
+    image = Image.new("RGB", (width, height), colour)
+    draw = ImageDraw.Draw(image)
+    draw.fontmode = "L"
+    return image, draw
+
+
+def paper(rng: Random) -> Colour:
+    level = rng.randint(225, 255)
+    return (level, max(200, level - rng.randint(0, 14)), max(190, level - rng.randint(0, 30)))
+
+
+def ink(rng: Random) -> Colour:
+    if rng.random() < 0.7:
+        level = rng.randint(0, 60)
+        return (level, level, level)
+    return (rng.randint(0, 90), rng.randint(0, 60), rng.randint(0, 130))
+
+
+def skew(rng: Random, image: Image.Image, background: Colour, degrees: float = 2.5) -> Image.Image:
+    return image.rotate(
+        rng.uniform(-degrees, degrees), Image.Resampling.BILINEAR, expand=False, fillcolor=background
+    )
+
+
+def wear(rng: Random, image: Image.Image, strength: float = 1.0) -> Image.Image:
+    """Blur, shadow, paper texture, sensor noise and JPEG, each now and then, at least one of them."""
+    chosen = {kind for kind in ("blur", "shadow", "texture", "jpeg") if rng.random() < 0.5} or {rng.choice(["blur", "jpeg"])}
+    if "blur" in chosen:
+        image = image.filter(ImageFilter.GaussianBlur(rng.uniform(0.3, 0.8) * strength))
+    if chosen & {"shadow", "texture"}:
+        noise = numpy.random.default_rng(rng.getrandbits(32))
+        width, height = image.size
+        pixels = numpy.asarray(image).astype(numpy.float32)
+        if "shadow" in chosen:
+            low = numpy.full((3, 3), 255, numpy.uint8)
+            low -= noise.integers(0, int(110 * strength), (3, 3), dtype=numpy.uint8)
+            light = Image.fromarray(low).resize((width, height), Image.Resampling.BICUBIC)
+            pixels *= numpy.asarray(light)[:, :, None] * numpy.float32(1 / 255)
+        if "texture" in chosen:
+            coarse = noise.integers(0, 255, (max(2, height // 6), max(2, width // 6)), dtype=numpy.uint8)
+            grain = numpy.asarray(Image.fromarray(coarse).resize((width, height), Image.Resampling.BILINEAR))
+            pixels += ((grain.astype(numpy.float32) - 128) * (rng.uniform(0.03, 0.14) * strength))[:, :, None]
+            fine = noise.integers(-128, 127, (height, width, 1), dtype=numpy.int8)
+            pixels += fine.astype(numpy.float32) * (rng.uniform(0.0, 0.12) * strength)
+        image = Image.fromarray(numpy.clip(pixels, 0, 255).astype(numpy.uint8))
+    if "jpeg" in chosen:
+        packed = io.BytesIO()
+        image.save(packed, "JPEG", quality=rng.randint(35, 85))
+        image = Image.open(packed).convert("RGB")
+    return image
