@@ -21,13 +21,13 @@ WORDS = PAGE // 8
 
 def checksum(data: NDArray[np.uint8]) -> int:
     """Of a flat, contiguous array of bytes: 0 <= result < 2**64. Releases the GIL while it reads."""
-    whole = len(data) // PAGE * PAGE
-    pages = data[:whole].view(np.uint64).reshape(-1, WORDS)
-    sums = np.einsum("ij,j->i", pages, _IN_PAGE)
+    count = len(data) // PAGE
+    sums = np.einsum("ij,j->i", data[: count * PAGE].view(np.uint64).reshape(-1, WORDS), _IN_PAGE)
     tail = np.zeros(PAGE, dtype=np.uint8)
-    tail[: len(data) - whole] = data[whole:]
-    sums = np.append(sums, np.einsum("i,i->", tail.view(np.uint64), _IN_PAGE))
-    total = int(np.einsum("i,i->", sums, _weights(len(sums), seed=2)))
+    tail[: len(data) % PAGE] = data[count * PAGE :]
+    last = int(np.einsum("i,i->", tail.view(np.uint64), _IN_PAGE))
+    weights = _PAGES if count < len(_PAGES) else _weights(count + 1, seed=2)
+    total = int(np.einsum("i,i->", sums, weights[:count])) + last * int(weights[count])
     return (total + len(data) * 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
 
 
@@ -41,3 +41,4 @@ def _weights(count: int, seed: int) -> NDArray[np.uint64]:
 
 
 _IN_PAGE = _weights(WORDS, seed=1)
+_PAGES = _weights(4096, seed=2)  # made once for objects up to 16 MiB

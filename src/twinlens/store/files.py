@@ -28,12 +28,12 @@ def read(path: str, key: str) -> NDArray[Any]:
     with _opened(path) as (fd, about):
         if about.st_size < SIZE:
             raise BadHeader("too short")
-        memory = map_file(fd, about.st_size, mmap.PROT_READ)
+        memory = _map(fd, about.st_size)
         header = unpack(memory[:SIZE], key=key, file_size=about.st_size)
         if header.checksum != checksum(np.frombuffer(memory, dtype=np.uint8, offset=SIZE)):
             raise BadHeader("damaged bytes")
         _touch(fd, about)
-    return as_array(memory, header)
+    return _array(memory, header)
 
 
 def look(path: str, key: str) -> Header:
@@ -44,21 +44,18 @@ def look(path: str, key: str) -> Header:
     return header
 
 
-def map_file(fd: int, size: int, protection: int) -> mmap.mmap:
-    """A shared mapping of the whole file, its pages made present at once: one call, not a page fault for each.
+def write(fd: int, header: Header, body: NDArray[np.uint8]) -> None:
+    """Fill an empty file. Raises OSError, for one when memory is short; nobody is ended by a signal.
 
-    Raises OSError.
+    By system calls, not through a mapping: tmpfs takes 1.4 MB in 0.6 ms so, and in 1.2 ms by page faults.
     """
-    flags = mmap.MAP_SHARED | mmap.MAP_POPULATE
-    if sys.version_info >= (3, 13):  # before, every mapping holds a file descriptor of its own while it lives
-        return mmap.mmap(fd, size, flags=flags, prot=protection, trackfd=False)
-    return mmap.mmap(fd, size, flags=flags, prot=protection)
-
-
-def as_array(memory: mmap.mmap, header: Header) -> NDArray[Any]:
-    """The object inside its mapping, of the dtype and shape of its header."""
-    flat = np.frombuffer(memory, dtype=header.dtype, offset=SIZE) if header.length else np.empty(0, header.dtype)
-    return flat.reshape(header.shape)
+    parts = [memoryview(header.pack()), body.data]
+    while parts:
+        done = os.writev(fd, parts)
+        while parts and done >= len(parts[0]):
+            done -= len(parts.pop(0))
+        if parts:
+            parts[0] = parts[0][done:]
 
 
 def discard(path: str) -> None:
@@ -87,3 +84,14 @@ def _opened(path: str) -> Iterator[tuple[int, os.stat_result]]:
 def _touch(fd: int, about: os.stat_result) -> None:
     # By hand, because most file systems note a reading late or not at all; the least recently used goes first.
     os.utime(fd, ns=(time.time_ns(), about.st_mtime_ns))
+
+
+def _map(fd: int, size: int) -> mmap.mmap:
+    if sys.version_info >= (3, 13):  # before, every mapping holds a file descriptor of its own while it lives
+        return mmap.mmap(fd, size, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ, trackfd=False)
+    return mmap.mmap(fd, size, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ)
+
+
+def _array(memory: mmap.mmap, header: Header) -> NDArray[Any]:
+    flat = np.frombuffer(memory, dtype=header.dtype, offset=SIZE) if header.length else np.empty(0, header.dtype)
+    return flat.reshape(header.shape)

@@ -1,4 +1,4 @@
-"""The folders of a store: `objects` (published), `temporary` (not yet), `leases` (one folder a lease)."""
+"""The folders of a store: `objects` (published), `temporary` (not yet), `leases` (links to both)."""
 
 # ruff: noqa: PTH100, PTH101, PTH102, PTH103, PTH120 (hot path: plain strings and single system calls)
 
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from twinlens.errors import StoreError
 from twinlens.store.files import discard
-from twinlens.store.lease import remove
 from twinlens.store.owners import Living, Owner
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ class Folders:
         return f"{self.temporary}/{self._owner.name()}"
 
     def new_lease(self) -> str:
-        """Path for the folder of a lease."""
+        """What the paths of a lease's links start with."""
         return f"{self.leases}/{self._owner.name()}"
 
     def open_temporary(self) -> tuple[str, int]:
@@ -104,39 +103,20 @@ class Folders:
         """Count everything, and remove what dead processes left behind."""
         result, living = Survey(), Living()
         # Temporaries first: an object published meanwhile is then counted at least once.
-        for about in self._temporaries(living):
+        for about in _of_living(self.temporary, living):
             result.aside += pages(about.st_size)
             result.seen.add(about.st_ino)
         for entry, about in _files(self.objects):
             result.add_object(entry.name, about)
-        for folder in self._living_leases(living):
-            for _, about in _files(folder):
-                result.add_leased(about)
+        for about in _of_living(self.leases, living):
+            result.add_leased(about)
         return result
 
     def sweep(self) -> None:
         """Remove unpublished temporaries and leases of dead processes; nothing else."""
         living = Living()
-        self._temporaries(living)
-        self._living_leases(living)
-
-    def _temporaries(self, living: Living) -> list[os.stat_result]:
-        found = []
-        for entry, about in _files(self.temporary):
-            if living.is_dead(entry.name, about.st_mtime):
-                discard(entry.path)
-            else:
-                found.append(about)
-        return found
-
-    def _living_leases(self, living: Living) -> list[str]:
-        found = []
-        for entry, about in _files(self.leases):
-            if living.is_dead(entry.name, about.st_mtime):
-                remove(entry.path)
-            else:
-                found.append(entry.path)
-        return found
+        _of_living(self.temporary, living)
+        _of_living(self.leases, living)
 
 
 def check(folder: str) -> None:
@@ -170,3 +150,14 @@ def _files(folder: str) -> Iterator[tuple[os.DirEntry[str], os.stat_result]]:
         for entry in entries:
             with contextlib.suppress(FileNotFoundError):
                 yield entry, entry.stat(follow_symlinks=False)
+
+
+def _of_living(folder: str, living: Living) -> list[os.stat_result]:
+    """What living processes have there; the rest is removed."""
+    found = []
+    for entry, about in _files(folder):
+        if living.is_dead(entry.name, about.st_ctime):
+            discard(entry.path)
+        else:
+            found.append(about)
+    return found

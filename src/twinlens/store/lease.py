@@ -1,6 +1,9 @@
-"""A lease holds what one request uses: a hard link keeps the bytes when the name is evicted or cleared."""
+"""A lease holds what one request uses: a hard link keeps the bytes when the name is evicted or cleared.
 
-# ruff: noqa: PTH103, PTH106, PTH108 (hot path: plain strings and single system calls)
+Links lie flat in one folder, `<owner>-<n>-<key>`: a hold costs one system call and giving it back another.
+"""
+
+# ruff: noqa: PTH108 (hot path: plain strings and single system calls)
 
 from __future__ import annotations
 
@@ -16,44 +19,47 @@ if TYPE_CHECKING:
 class Lease:
     """Context manager; closing gives everything back. Safe from several threads; after closing it takes nothing."""
 
-    def __init__(self, folder: str) -> None:
-        self._folder = folder  # made with the first object: most text-only requests never need it
-        self._made = False
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self._held: set[str] = set()
         self._closed = False
         self._lock = threading.Lock()
 
     def add(self, path: str, key: str) -> bool:
-        """Link the file at `path` under `key`. False when it is gone or the lease is closed. Raises OSError."""
+        """Link the file at `path` as `key`. False when it is gone or the lease is closed. Raises OSError."""
         with self._lock:
             if self._closed:
                 return False
-            if not self._made:
-                os.makedirs(self._folder, 0o700, exist_ok=True)
-                self._made = True
-            try:
-                os.link(path, f"{self._folder}/{key}")
-            except FileExistsError:
+            if key in self._held:
                 return True
+            try:
+                os.link(path, self.path(key))
             except FileNotFoundError:
                 return False
+            self._held.add(key)
             return True
 
     def path(self, key: str) -> str:
-        """Where the linked file of `key` is while the lease is open."""
-        return f"{self._folder}/{key}"
+        """Where the linked file of `key` is while the lease holds it."""
+        return f"{self._prefix}-{key}"
 
     def drop(self, key: str) -> None:
         """Give one object back."""
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(f"{self._folder}/{key}")
+        with self._lock:
+            self._held.discard(key)
+            self._unlink(key)
 
     def close(self) -> None:
         """Give everything back. Any number of times."""
         with self._lock:
             self._closed = True
-            if self._made:
-                self._made = False
-                remove(self._folder)
+            for key in self._held:
+                self._unlink(key)
+            self._held.clear()
+
+    def _unlink(self, key: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path(key))
 
     def __enter__(self) -> Self:
         return self
@@ -62,14 +68,3 @@ class Lease:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def remove(folder: str) -> None:
-    """Remove a lease's folder with its links; several processes may do so at once."""
-    with contextlib.suppress(FileNotFoundError):
-        with os.scandir(folder) as entries:
-            names = [entry.path for entry in entries]
-        for name in names:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(name)
-        os.rmdir(folder)

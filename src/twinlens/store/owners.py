@@ -11,7 +11,7 @@ import os
 import time
 from pathlib import Path
 
-FOREIGN_LIFE_S = 3600  # what a process of another pid namespace left untouched for so long counts as left behind
+FOREIGN_LIFE_S = 3600  # what a process of another pid namespace left unchanged for so long counts as left behind
 
 
 _count = itertools.count()  # one for the whole process, however many stores it opens
@@ -36,13 +36,13 @@ class Living:
         self._known: dict[str, bool] = {}
         self._namespace = _namespace()
 
-    def is_dead(self, name: str, modified_s: float) -> bool:
-        """Whether the owner of `name` is gone; `modified_s` is the Unix time of the last change of what is named."""
+    def is_dead(self, name: str, changed_s: float) -> bool:
+        """Whether the owner of `name` is gone; `changed_s` is the Unix time of the last change of what is named."""
         pid, _, rest = name.partition("-")
         started, _, rest = rest.partition("-")
         namespace, _, _ = rest.partition("-")
         if not pid.isdecimal() or namespace != self._namespace:
-            return time.time() - modified_s > FOREIGN_LIFE_S
+            return time.time() - changed_s > FOREIGN_LIFE_S
         owner = f"{pid}-{started}"
         if owner not in self._known:
             self._known[owner] = started != "" and _started(int(pid)) == started

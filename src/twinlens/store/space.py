@@ -4,15 +4,17 @@ The bound holds at every moment without a lock between processes, by one order o
 first makes it visible (a temporary file of full size), and only then counts. Of two that come at once, at least
 the later one sees both.
 
-Counting walks the folders, so it is not done for every object: a count also sets aside *credit*, a sparse file of
-this process that every count includes, and the next objects are taken out of it by one `truncate`. Credit can be
-taken back by anyone in need, by unlinking it: then `truncate` fails, and its owner counts again.
+Counting walks the folders, so it is not done for every object. A count also sets aside *credit*: a sparse file of
+this process, as long as what it may still add, which every count includes. An object is taken out of it by one
+`truncate`; in a full store each eviction lengthens it first. Anyone in need may take credit back by unlinking it:
+then `truncate` fails, and its owner counts again.
 """
 
 # ruff: noqa: PTH104, PTH116 (hot path: plain strings and single system calls)
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from typing import TYPE_CHECKING
@@ -37,6 +39,7 @@ class Space:
         self._folders = folders
         self._credit_path = ""
         self._credit = 0
+        self._oldest: list[tuple[int, str, int]] = []  # when full: the last count's without a lease, oldest at the end
         self._lock = threading.Lock()
 
     def take(self, size: int) -> None:
@@ -49,7 +52,8 @@ class Space:
     def evict(self, size: int) -> None:
         """Remove at least `size` bytes of the least recently used objects, if so many are without a lease."""
         with self._lock:
-            self._evict(self._folders.survey().free, pages(size))
+            self._count()
+            self._evict(pages(size))
 
     def close(self) -> None:
         """Give the credit back."""
@@ -57,28 +61,55 @@ class Space:
             self._drop_credit()
 
     def _from_credit(self, size: int) -> bool:
-        if size > self._credit:
-            return False
         try:
+            while self._credit < size and self._oldest and self._credit_path:
+                self._turn_into_credit(*self._oldest.pop())
+            if self._credit < size:
+                return False
             os.truncate(self._credit_path, self._credit - size)
         except FileNotFoundError:  # someone in need took it back
-            self._credit = 0
+            self._credit_path, self._credit = "", 0
             return False
         self._credit -= size
         return True
 
+    def _turn_into_credit(self, used: int, name: str, size: int) -> None:
+        os.truncate(self._credit_path, self._credit + size)  # longer first, so that nobody else counts on this room
+        if self._remove_unless_in_use(used, name):
+            self._credit += size
+
     def _make_room(self) -> None:
         self._renew_credit()
-        if self._fits():
+        over = self._count() - self.limit
+        if over <= 0:
+            self._oldest.clear()  # not full: nothing has to go
+            return
+        if self._evict(over - self._spare_credit(over)):
             return
         self._revoke_all_credit()
-        if not self._fits():
+        if not self._evict(self._count() - self.limit):
             raise StoreError("The store is full of objects in use.")
 
-    def _fits(self) -> bool:
+    def _spare_credit(self, size: int) -> int:
+        """Bytes of credit, at most `size`, that were given back."""
+        spared = min(size, self._credit)
+        self._credit -= spared
+        with contextlib.suppress(FileNotFoundError):
+            os.truncate(self._credit_path, self._credit)
+        return spared
+
+    def _count(self) -> int:
         found = self._folders.survey()
-        over = found.total - self.limit
-        return over <= 0 or self._evict(found.free, over) >= over
+        self._oldest = sorted(found.free, reverse=True)
+        return found.total
+
+    def _evict(self, size: int) -> bool:
+        """Whether as much could be freed."""
+        while size > 0 and self._oldest:
+            used, name, length = self._oldest.pop()
+            if self._remove_unless_in_use(used, name):
+                size -= length
+        return size <= 0
 
     def _renew_credit(self) -> None:
         self._drop_credit()
@@ -102,26 +133,18 @@ class Space:
                 if entry.name.endswith(CREDIT):
                     discard(entry.path)
 
-    def _evict(self, free: list[tuple[int, str, int]], size: int) -> int:
-        """Bytes that were freed."""
-        freed = 0
-        for _, name, length in sorted(free):
-            if freed >= size:
-                break
-            if self._remove_unless_leased(name):
-                self.evictions += 1
-                freed += length
-        return freed
-
-    def _remove_unless_leased(self, name: str) -> bool:
+    def _remove_unless_in_use(self, used: int, name: str) -> bool:
+        """`used`: time of the last use when it was counted, in ns."""
         # Out of sight first: what cannot be found cannot be leased between the look at its links and the unlink.
         path, aside = f"{self._folders.objects}/{name}", self._folders.new_temporary()
         try:
             os.rename(path, aside)
         except FileNotFoundError:
             return False
-        if os.stat(aside).st_nlink > 1:
+        about = os.stat(aside)
+        if about.st_nlink > 1 or about.st_atime_ns != used:
             os.rename(aside, path)
             return False
         discard(aside)
+        self.evictions += 1
         return True

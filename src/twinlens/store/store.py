@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import mmap
 import os
 import threading
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ import numpy as np
 
 from twinlens.errors import InvalidField, StoreError, StoreMiss
 from twinlens.store.checksum import checksum
-from twinlens.store.files import as_array, discard, look, map_file, read
+from twinlens.store.files import discard, look, read, write
 from twinlens.store.folders import Folders, check
 from twinlens.store.header import SIZE, BadHeader, Header
 from twinlens.store.keys import is_key
@@ -78,28 +77,38 @@ class Store:
         """Whether a whole object is there, by its header; if so it is leased. Its bytes are not read."""
         return self._found(key, lease, look) is not None
 
+    def put(self, key: str, kind: str, array: NDArray[Any], lease: Lease | None = None) -> None:
+        """Publish `array` under `key`, and lease it. A key that is there, or is being put, is no fault.
+
+        Raises StoreError when the object does not fit, or its dtype or shape cannot be stored.
+        """
+        body = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        try:
+            header = Header(key, kind, array.dtype.str, array.shape, checksum(body))
+        except BadHeader as error:
+            raise StoreError("This kind of object cannot be stored.") from error
+        self._check_size(SIZE + header.length)
+        try:
+            self._publish(header, body, lease)
+        except OSError as error:
+            raise StoreError("The store cannot be written to, or has no memory left.") from error
+
     @contextlib.contextmanager
     def create(
         self, key: str, kind: str, dtype: DTypeLike, shape: tuple[int, ...], lease: Lease | None = None
     ) -> Iterator[NDArray[Any]]:
-        """A writable array to fill; published on a clean exit (and leased), gone on any other.
+        """An array to fill, its contents undefined; `put` on a clean exit, forgotten on any other.
 
-        The array becomes read-only then. Creating a key that is there, or is being created, is no fault. Raises
-        StoreError when the object does not fit or the dtype or shape cannot be stored.
+        For those who have no array yet; with one, `put` saves a copy. Raises StoreError as `put` does.
         """
-        self._path(key)
         try:
-            header = Header(key, kind, np.dtype(dtype).str, tuple(shape))
+            length = Header(key, kind, np.dtype(dtype).str, tuple(shape)).length
         except BadHeader as error:
             raise StoreError("This kind of object cannot be stored.") from error
-        temporary, memory = self._allocate(SIZE + header.length)
-        try:
-            array = as_array(memory, header)
-            yield array
-            array.flags.writeable = False
-            self._publish(temporary, memory, header, lease)
-        finally:
-            discard(temporary)
+        self._check_size(SIZE + length)
+        array = np.empty(shape, dtype)
+        yield array
+        self.put(key, kind, array, lease)
 
     def stats(self) -> StoreStats:
         """Counts the folder: a millisecond or so per thousand objects."""
@@ -141,47 +150,34 @@ class Store:
         except OSError as error:
             raise StoreError("An object of the store cannot be leased.") from error
 
-    def _allocate(self, size: int) -> tuple[str, mmap.mmap]:
-        """A temporary of `size` bytes, within the bound, and its writable mapping."""
+    def _check_size(self, size: int) -> None:
         if size > self._space.limit:
             raise StoreError("An object is larger than the whole store.", cure="Raise store_bytes.")
-        try:
-            temporary, fd = self._folders.open_temporary()
-        except OSError as error:
-            raise StoreError("The store's folder cannot be written to.") from error
-        with contextlib.ExitStack() as undo:
-            undo.callback(discard, temporary)
-            try:
-                self._claim(fd, size)
-                memory = map_file(fd, size, mmap.PROT_READ | mmap.PROT_WRITE)
-            except OSError as error:
-                raise StoreError("The store has no memory left.") from error
-            finally:
-                os.close(fd)
-            undo.pop_all()
-        return temporary, memory
 
-    def _claim(self, fd: int, size: int) -> None:
-        # Without this a full tmpfs would end the process by SIGBUS at the first write into the mapping.
+    def _publish(self, header: Header, body: NDArray[np.uint8], lease: Lease | None) -> None:
+        temporary, fd = self._folders.open_temporary()
         try:
-            os.posix_fallocate(fd, 0, size)
+            self._fill(fd, header, body)
+            if lease is not None:
+                lease.add(temporary, header.key)
+            os.rename(temporary, f"{self._folders.objects}/{header.key}")
+        finally:
+            os.close(fd)
+            discard(temporary)
+
+    def _fill(self, fd: int, header: Header, body: NDArray[np.uint8]) -> None:
+        size = SIZE + header.length
+        os.ftruncate(fd, size)  # its size is seen by every count before room for it is taken
+        self._space.take(size)
+        try:
+            write(fd, header, body)
         except OSError as error:
             if error.errno not in FULL:
                 raise
+            # The file system is smaller than the bound, or others fill it: our own old objects make room.
             self._space.evict(size)
-            os.posix_fallocate(fd, 0, size)
-        self._space.take(size)
-
-    def _publish(self, temporary: str, memory: mmap.mmap, header: Header, lease: Lease | None) -> None:
-        body = np.frombuffer(memory, dtype=np.uint8, offset=SIZE)
-        done = Header(header.key, header.kind, header.dtype, header.shape, checksum(body))
-        memory[:SIZE] = done.pack()
-        if lease is not None:
-            self._hold(lease, temporary, header.key)
-        try:
-            os.rename(temporary, f"{self._folders.objects}/{header.key}")
-        except OSError as error:
-            raise StoreError("An object of the store cannot be published.") from error
+            os.lseek(fd, 0, os.SEEK_SET)
+            write(fd, header, body)
 
     def _found(self, key: str, lease: Lease | None, way: Callable[[str, str], Found]) -> Found | None:
         path = self._path(key)
