@@ -1,0 +1,186 @@
+"""A question as `twinlens ask` puts it to a service over HTTP, as any other client would."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import msgspec
+
+from twinlens.errors import EngineUnavailable, OperatorError, ServerError, TwinlensError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CONNECT = aiohttp.ClientTimeout(total=10)
+NO_LIMIT = aiohttp.ClientTimeout(total=None, sock_connect=10)  # the service has its own deadline
+POLL_S = 0.2
+LONGEST_LINE = 8 << 20  # bytes of one event of a stream
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What to ask. `schema` is a JSON schema that the answer has to satisfy."""
+
+    pictures: tuple[str, ...]  # paths
+    prompt: str
+    schema: dict[str, Any] | bool | None = None
+    max_tokens: int | None = None
+    stream: bool = False
+
+    def body(self, model: str) -> dict[str, Any]:
+        """As chat completion. Reads the pictures; raises OperatorError for one that cannot be read."""
+        content: list[dict[str, Any]] = [
+            {"type": "image_url", "image_url": {"url": _data_uri(path)}} for path in self.pictures
+        ]
+        content.append({"type": "text", "text": self.prompt})
+        body: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": content}]}
+        if self.stream:
+            body |= {"stream": True, "stream_options": {"include_usage": True}}
+        if self.max_tokens is not None:
+            body["max_completion_tokens"] = self.max_tokens
+        if self.schema is not None:
+            schema = {"name": "answer", "schema": self.schema, "strict": True}
+            body["response_format"] = {"type": "json_schema", "json_schema": schema}
+        return body
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back."""
+
+    text: str
+    finish_reason: str
+    completion_tokens: int
+
+
+class Service:
+    """A service at an address. A context manager."""
+
+    def __init__(self, url: str, key: str = "") -> None:
+        self.url = url.rstrip("/")
+        headers = {"authorization": f"Bearer {key}"} if key else {}
+        self._session = aiohttp.ClientSession(headers=headers, read_bufsize=LONGEST_LINE)
+
+    async def __aenter__(self) -> Service:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._session.close()
+
+    async def model(self) -> tuple[str, str]:
+        """(name, owner) of the first model. Raises OperatorError where no such service answers."""
+        try:
+            async with self._session.get(f"{self.url}/v1/models", timeout=CONNECT) as response:
+                body = await response.read()
+                if response.status != 200:
+                    raise _refusal(response.status, body)
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            raise OperatorError(
+                f"No service answers at {self.url}.", cure="Start one with “twinlens serve”, or leave --url out."
+            ) from error
+        try:
+            first = msgspec.json.decode(body)["data"][0]
+            return str(first["id"]), str(first.get("owned_by", ""))
+        except (msgspec.DecodeError, LookupError, TypeError, AttributeError) as error:
+            raise OperatorError(
+                f"What answers at {self.url} is no service for models.", cure="Name the right one with --url."
+            ) from error
+
+    async def until_ready(self, limit_s: float) -> None:
+        """Wait, saying for what. Raises EngineUnavailable after `limit_s` seconds."""
+        deadline = time.monotonic() + limit_s
+        told = ""
+        while True:
+            async with self._session.get(f"{self.url}/readyz", timeout=CONNECT) as response:
+                if response.status in (200, 404):  # 404: another kind of server; it will say itself
+                    return
+                state = _reason(await response.read())
+            if time.monotonic() > deadline:
+                raise EngineUnavailable(f"The service is not ready after {limit_s:g} s.", cure="Look at its log.")
+            if state != told:
+                sys.stderr.write(f"Waiting for the service: {state}\n")
+                told = state
+            await asyncio.sleep(POLL_S)
+
+    async def ask(self, question: Question, show: Callable[[str], None]) -> Answer:
+        """Ask, and `show` the text as it comes. Raises an error of the tree with the service's own words."""
+        model, _ = await self.model()
+        body = msgspec.json.encode(await asyncio.to_thread(question.body, model))
+        headers = {"content-type": "application/json"}
+        try:
+            async with self._session.post(
+                f"{self.url}/v1/chat/completions", data=body, headers=headers, timeout=NO_LIMIT
+            ) as response:
+                if response.status != 200:
+                    raise _refusal(response.status, await response.read())
+                if question.stream:
+                    return await _streamed(response, show)
+                return _plain(await response.read(), show)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise ServerError("The connection to the service broke.", cure="Ask again.") from error
+
+
+async def _streamed(response: aiohttp.ClientResponse, show: Callable[[str], None]) -> Answer:
+    answer = Answer("", "", 0)
+    async for line in response.content:
+        data = line.removeprefix(b"data:").strip()
+        if not line.startswith(b"data:") or data == b"[DONE]":
+            continue
+        answer = _with(answer, msgspec.json.decode(data), show)
+    return answer
+
+
+def _with(answer: Answer, event: dict[str, Any], show: Callable[[str], None]) -> Answer:
+    if "error" in event:
+        raise ServerError(str(event["error"].get("message")), cure="")
+    usage = event.get("usage") or {}
+    text, reason = answer.text, answer.finish_reason
+    for choice in event.get("choices", ()):
+        piece = choice["delta"].get("content") or ""
+        if piece:
+            show(piece)
+        text += piece
+        reason = choice.get("finish_reason") or reason
+    return Answer(text, reason, usage.get("completion_tokens", answer.completion_tokens))
+
+
+def _plain(body: bytes, show: Callable[[str], None]) -> Answer:
+    decoded = msgspec.json.decode(body)
+    choice = decoded["choices"][0]
+    text = choice["message"]["content"] or ""
+    show(text)
+    return Answer(text, choice["finish_reason"], decoded["usage"]["completion_tokens"])
+
+
+def _refusal(status: int, body: bytes) -> TwinlensError:
+    try:
+        message = str(msgspec.json.decode(body)["error"]["message"])
+    except (msgspec.DecodeError, LookupError, TypeError):
+        message = f"The service answered with status {status}."
+    return ServerError(message, cure="")  # the message ends with its cure already
+
+
+def _reason(body: bytes) -> str:
+    try:
+        state = msgspec.json.decode(body)
+        return f"engine {state['engine']}. {state.get('reason', '')}".rstrip()
+    except (msgspec.DecodeError, LookupError, TypeError):
+        return "not ready"
+
+
+def _data_uri(path: str) -> str:
+    if path.startswith(("http://", "https://", "data:")):
+        return path  # the service says whether it follows addresses
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise OperatorError(f"The picture {path} cannot be read: {error.strerror}.", cure="Check the path.") from error
+    # The service goes by the bytes, not by the type named here.
+    return "data:image/jpeg;base64," + base64.b64encode(data).decode()

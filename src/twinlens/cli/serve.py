@@ -1,0 +1,112 @@
+"""`twinlens serve [MODEL]`: the service, until a signal ends it.
+
+SIGTERM, SIGINT (Ctrl-C) and SIGHUP drain; the second one ends at once. Exit code 0 after SIGTERM, 130 after Ctrl-C,
+129 after SIGHUP, and 128 + the signal's number when the second ended it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from twinlens import __version__
+from twinlens.cli import flags
+
+if TYPE_CHECKING:
+    import argparse
+
+    from twinlens.orders import EngineState
+    from twinlens.settings import Settings
+    from twinlens.supervisor.service import Service
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def add(commands: Any) -> None:
+    """The command's flags."""
+    parser = commands.add_parser("serve", help="start the service")
+    parser.add_argument("model_", metavar="MODEL", nargs="?", help="folder or hub id; default: the setting “model”")
+    flags.add(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until a signal comes."""
+    from twinlens.supervisor.service import opened  # noqa: PLC0415 - the other commands need none of it
+
+    if args.model_:
+        args.model = args.model_
+    settings = flags.loaded(args).settings
+    log_to_stderr(settings)
+    with opened(settings) as service:
+        _say(greeting(service))
+        return asyncio.run(_until_signalled(service))
+
+
+def log_to_stderr(settings: Settings) -> None:
+    """The supervisor's log lines, in the form of the workers'."""
+    logging.basicConfig(
+        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s supervisor %(message)s", stream=sys.stderr
+    )
+
+
+def greeting(service: Service) -> str:
+    """What is served, where, and one line to try it."""
+    plan = service.plan
+    engine = plan.settings.engine_url or plan.settings.engine
+    key = ' -H "authorization: Bearer $KEY"' if plan.settings.api_keys else ""
+    return (
+        f"Twinlens {__version__}\n"
+        f"  address  {service.url}\n"
+        f"  model    {plan.model.name}\n"
+        f"  engine   {engine}\n"
+        f"  try      {curl(service.url, key)}"
+    )
+
+
+def curl(url: str, key: str = "") -> str:
+    """One line that asks about a picture. The picture goes through a pipe: arguments are too short for one."""
+    return (
+        """(printf '{"prompt": "What is this?", "image": "'; base64 < PICTURE | tr -d '\\n'; printf '"}') | """
+        f"curl -s {url}/v1/inference -H 'content-type: application/json'{key} -d @-"
+    )
+
+
+async def _until_signalled(service: Service) -> int:
+    loop = asyncio.get_running_loop()
+    codes: list[int] = []
+
+    def stop(number: signal.Signals) -> None:
+        codes.append(0 if number == signal.SIGTERM and not codes else 128 + number)
+        limit = service.plan.settings.drain_timeout_s
+        _say("Ending at once." if len(codes) > 1 else f"Draining for up to {limit:g} s; once more to end at once.")
+        service.stop()
+
+    def tell(state: EngineState) -> None:
+        if not service.ready.is_set() and state.state != "ready":
+            _say(f"Waiting for the engine: {state.state}. {state.reason}".rstrip())
+
+    for number in SIGNALS:
+        loop.add_signal_handler(number, stop, number)
+    service.on_change = tell
+    _say("Waiting for the engine: it loads the model.")
+    cheer = asyncio.create_task(_cheer(service))
+    try:
+        await service.run()
+    finally:
+        cheer.cancel()
+    return codes[-1] if codes else 0
+
+
+async def _cheer(service: Service) -> None:
+    began = time.monotonic()
+    await service.ready.wait()
+    _say(f"Ready after {time.monotonic() - began:.1f} s.")
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)

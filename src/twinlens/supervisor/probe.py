@@ -1,0 +1,64 @@
+"""The question that shows an engine to be ready: a picture and one token of answer, on the way that requests take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from twinlens.core import Image, ImagePart, ImageRef, Message, Request, Sampling, TextPart
+from twinlens.errors import EngineUnavailable
+from twinlens.store.keys import pixels_key
+
+if TYPE_CHECKING:
+    from twinlens.engines.client import EngineClient
+    from twinlens.engines.wire import Health
+    from twinlens.model.checkpoint import Checkpoint
+    from twinlens.store import Store
+
+WHERE = "probe"
+SIDE = 56  # pixels; the model's own rule has the last word
+GREY = 128
+# A grey PNG of SIDE x SIDE, for engines that resolve no references.
+DATA_URI = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAADgAAAA4CAIAAAAn5KxJAAAAP0lEQVR42u3OMQ0AAAwDoEqv9B5TsQQUkD4RUVFRUVFRUVFRU"
+    "VFRUVFRUVFRUVFRUVFRUVFRUVFRUVFRUVHRM4zeYQ8NTLd/AAAAAElFTkSuQmCC"
+)
+
+
+class Probe:
+    """Asks one engine. `health` raises EngineUnavailable, `inference` any refusal of the engine's."""
+
+    def __init__(self, client: EngineClient, store: Store, model: Checkpoint) -> None:
+        self._client = client
+        self._store = store
+        rule = model.rule
+        size = rule.target(SIDE, SIDE)
+        key = pixels_key(b"\0" * 32, part=WHERE, recipe=WHERE, size=size)
+        self._image = Image(where=WHERE, key=key, size=size, grid=rule.grid(*size), tokens=rule.tokens(*size), hit=True)
+        self._request = Request(
+            id=WHERE,
+            model=model.name,
+            messages=(Message("user", (ImagePart(0), TextPart("Colour?"))),),
+            images=(ImageRef(WHERE, DATA_URI),),
+            sampling=Sampling(max_tokens=1, temperature=0.0),
+        )
+
+    async def health(self) -> Health:
+        """How the engine is."""
+        return await self._client.health()
+
+    async def inference(self) -> None:
+        """One real, tiny answer, to its end."""
+        with self._store.lease() as lease:
+            if not self._store.has(self._image.key, lease):
+                shape = (*self._image.size, 3)
+                with self._store.create(self._image.key, "pixels", np.uint8, shape, lease) as pixels:
+                    pixels[...] = GREY
+            pieces = [piece async for piece in self._client.generate(self._request, [self._image])]
+        if not pieces or pieces[-1].usage is None:
+            raise EngineUnavailable("The engine's trial answer has no end.")
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()

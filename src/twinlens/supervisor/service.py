@@ -1,0 +1,177 @@
+"""A whole service: port, run folder, engine and gateway workers, from the first start to the last stop.
+
+    with opened(settings) as service:
+        asyncio.run(service.run())
+
+Stopping, in order: workers are told to drain (they finish what runs and refuse what comes), the port is given up,
+the workers end or, after drain_timeout_s, are ended, then the engine. A second `stop` ends everything at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from twinlens.engines.client import EngineClient
+from twinlens.orders import ServiceCard, publish_card
+from twinlens.settings import run_dir, store_dir
+from twinlens.store import Store
+from twinlens.supervisor.board import Board
+from twinlens.supervisor.deaths import Deaths
+from twinlens.supervisor.keepers import AttachedEngine, EngineKeeper, WorkerKeeper
+from twinlens.supervisor.listen import listen, url_of
+from twinlens.supervisor.plan import Plan, engine_command, work_out, worker_command
+from twinlens.supervisor.probe import Probe
+from twinlens.supervisor.runfolder import RunFolder
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Coroutine, Iterator
+    from typing import Any
+
+    from twinlens.orders import EngineState
+    from twinlens.settings import Settings
+
+log = logging.getLogger(__name__)
+
+PROBE_IDLE_S = 120.0  # silence that a trial answer may have; the start's own limit ends it in any case
+WORKER_SLACK_S = 7.0  # for a worker to end after its own drain limit
+
+
+class Service:
+    """Made by `opened`; `run` once."""
+
+    def __init__(self, plan: Plan, folder: RunFolder, listening: socket.socket) -> None:
+        self.plan = plan
+        self.url = url_of(listening)
+        self.on_change: Callable[[EngineState], None] | None = None
+        self._folder = folder
+        self._listening = listening
+        self.ready = asyncio.Event()  # engine and workers have come up
+        self._stop = asyncio.Event()
+        self._at_once = asyncio.Event()
+
+    def stop(self) -> None:
+        """Drain and end; called again: end at once. To be called from the loop that runs the service."""
+        if self._stop.is_set():
+            self._at_once.set()
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Until stopped. Raises OperatorError when a process says at its first start that it cannot work."""
+        settings = self.plan.settings
+        board = Board(self._folder.path, self._changed)
+        deaths = Deaths(self._folder.metrics)
+        probe = self._probe()
+        engine = self._engine(probe, board, deaths)
+        workers = [self._worker(number, deaths) for number in range(settings.workers)]
+        publish_card(self._folder.path, self._card())
+        crew = _Crew()
+        try:
+            crew.add(board.keep_fresh())
+            crew.add(self._killing(engine, *workers))
+            engine_task = crew.add(engine.run())
+            worker_tasks = [crew.add(worker.run()) for worker in workers]
+            crew.add(self._come_up(board, workers))
+            await crew.until(self._stop)
+            self._listening.close()
+            await self._drained(workers, worker_tasks)
+            engine_task.cancel()
+            await asyncio.gather(engine_task, return_exceptions=True)
+        finally:
+            await crew.dismiss()
+            await probe.close()
+            deaths.close()
+
+    async def _come_up(self, board: Board, workers: list[WorkerKeeper]) -> None:
+        await board.ready.wait()
+        for worker in workers:
+            await worker.up.wait()
+        self.ready.set()
+        await self._stop.wait()
+
+    async def _killing(self, *keepers: AttachedEngine | EngineKeeper | WorkerKeeper) -> None:
+        """End every process as soon as somebody does not want to wait."""
+        await self._at_once.wait()
+        for keeper in keepers:
+            keeper.kill()
+
+    async def _drained(self, workers: list[WorkerKeeper], tasks: list[asyncio.Task[None]]) -> None:
+        for worker in workers:
+            worker.drain()
+        _, late = await asyncio.wait(tasks, timeout=self.plan.settings.drain_timeout_s + WORKER_SLACK_S)
+        if late:
+            log.warning("%d gateway workers still work and are ended", len(late))
+            for worker in workers:
+                worker.kill()
+            await asyncio.wait(late)
+
+    def _probe(self) -> Probe:
+        settings = self.plan.settings
+        client = EngineClient(self.plan.engine, model=self.plan.model.name, pool=4, idle_timeout_s=PROBE_IDLE_S)
+        return Probe(client, Store(store_dir(settings), settings.store_bytes), self.plan.model)
+
+    def _engine(self, probe: Probe, board: Board, deaths: Deaths) -> EngineKeeper | AttachedEngine:
+        settings = self.plan.settings
+        if self.plan.attached:
+            return AttachedEngine(probe, board, settings)
+        return EngineKeeper(engine_command(self.plan, self._folder), probe, board, deaths, settings)
+
+    def _worker(self, number: int, deaths: Deaths) -> WorkerKeeper:
+        command = worker_command(self.plan, self._folder, number, self._listening.fileno())
+        return WorkerKeeper(number, command, self._folder.path, deaths)
+
+    def _card(self) -> ServiceCard:
+        plan = self.plan
+        engine = plan.engine if plan.attached else plan.settings.engine
+        return ServiceCard(self.url, os.getpid(), plan.model.name, engine, time.time(), plan.test_weights)
+
+    def _changed(self, state: EngineState) -> None:
+        log.info("engine: %s%s", state.state, f" ({state.reason})" if state.reason else "")
+        if self.on_change:
+            self.on_change(state)
+
+
+@contextlib.contextmanager
+def opened(settings: Settings) -> Iterator[Service]:
+    """Bind the port, take the run folder and find the model; give all back at the end.
+
+    Raises SettingsError, ModelError or OperatorError for what the operator has to mend.
+    """
+    with contextlib.closing(listen(settings)) as listening:
+        settings = replace(settings, port=listening.getsockname()[1])
+        with RunFolder(run_dir(settings)) as folder:
+            yield Service(work_out(settings, folder), folder, listening)
+
+
+class _Crew:
+    """Tasks of which none may fail unseen."""
+
+    def __init__(self) -> None:
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def add(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.append(task)
+        return task
+
+    async def until(self, event: asyncio.Event) -> None:
+        """Until the event is set; raises what a task raises before. No task ends by itself before that."""
+        waiting = asyncio.create_task(event.wait())
+        try:
+            done, _ = await asyncio.wait([waiting, *self._tasks], return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            waiting.cancel()
+
+    async def dismiss(self) -> None:
+        """End them all, and wait for their ends."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)

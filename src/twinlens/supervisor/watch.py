@@ -1,0 +1,92 @@
+"""Probes one life of an engine: until a real inference succeeded, then until the rule of life says it is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from twinlens.errors import EngineUnavailable, TwinlensError
+from twinlens.supervisor.pulse import Pulse, Sign
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from twinlens.engines.wire import Health
+    from twinlens.supervisor.board import Board
+
+INTERVAL_S = 1.0
+EAGER_S = 0.1  # while the engine starts, so that nobody waits longer than it takes
+HEALTH_DEADLINE_S = 2.0
+
+
+class Asks(Protocol):
+    """The watch's view of an engine: `probe.Probe`."""
+
+    async def health(self) -> Health:
+        """How it is. Raises TwinlensError."""
+        ...
+
+    async def inference(self) -> None:
+        """One real, tiny answer. Raises TwinlensError."""
+        ...
+
+
+class Watch:
+    """Watches one engine and shows its state on the board."""
+
+    def __init__(self, probe: Asks, board: Board, stall_timeout_s: float, effort: Callable[[], float | None]) -> None:
+        self._probe = probe
+        self._board = board
+        self._stall_timeout_s = stall_timeout_s
+        self._effort = effort
+
+    async def until_ready(self, limit_s: float | None) -> bool:
+        """Show `ready` after a real inference and return True; False if `limit_s` seconds were not enough."""
+        try:
+            async with asyncio.timeout(limit_s):
+                while not await self._answers():  # noqa: ASYNC110 - another process sets no event
+                    await asyncio.sleep(EAGER_S)
+        except TimeoutError:
+            return False
+        self._board.show("ready")
+        return True
+
+    async def until_lost(self) -> str:
+        """Show `ready` and `stalled` in turn; return why the engine is given up."""
+        pulse = Pulse(self._stall_timeout_s)
+        while True:
+            verdict = pulse.feel(await self._sign())
+            if verdict == "lost":
+                return f"no sign of life for {pulse.silence:.0f} s"
+            if verdict == "stalled" and self._board.state.state != "stalled":
+                self._board.show("stalled", "It gives no sign of life.")
+            if verdict == "alive" and self._board.state.state == "stalled":
+                self._board.show("ready")
+            await asyncio.sleep(INTERVAL_S)
+
+    async def _answers(self) -> bool:
+        try:
+            await self._health()
+            await self._probe.inference()
+        except TwinlensError as error:
+            if not isinstance(error, EngineUnavailable):
+                # It talks and refuses: worth saying while everybody waits.
+                self._board.show(self._board.state.state, f"A trial request failed ({error.code}).")
+            return False
+        return True
+
+    async def _sign(self) -> Sign:
+        try:
+            health = await self._health()
+        except TwinlensError:
+            return Sign(time.monotonic(), None, effort=self._effort())
+        idle = not health.running and not health.waiting
+        return Sign(time.monotonic(), health.progress, idle, self._effort())
+
+    async def _health(self) -> Health:
+        try:
+            async with asyncio.timeout(HEALTH_DEADLINE_S):
+                return await self._probe.health()
+        except TimeoutError as error:
+            raise EngineUnavailable("The engine does not answer its health probe.") from error
