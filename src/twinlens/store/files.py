@@ -60,7 +60,7 @@ def write(fd: int, header: Header, body: NDArray[np.uint8]) -> None:
 
 def discard(path: str) -> None:
     """Unlink a file that may be gone already."""
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(FileNotFoundError, IsADirectoryError):
         os.unlink(path)
 
 
@@ -94,4 +94,6 @@ def _map(fd: int, size: int) -> mmap.mmap:
 
 def _array(memory: mmap.mmap, header: Header) -> NDArray[Any]:
     flat = np.frombuffer(memory, dtype=header.dtype, offset=SIZE) if header.length else np.empty(0, header.dtype)
-    return flat.reshape(header.shape)
+    array = flat.reshape(header.shape)
+    array.flags.writeable = False
+    return array

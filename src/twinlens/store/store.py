@@ -9,6 +9,7 @@ reader that is killed leaves a lease that the next count removes.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import os
 import threading
@@ -82,14 +83,10 @@ class Store:
 
         Raises StoreError when the object does not fit, or its dtype or shape cannot be stored.
         """
+        header = self._header(key, kind, array.dtype, array.shape)
         body = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         try:
-            header = Header(key, kind, array.dtype.str, array.shape, checksum(body))
-        except BadHeader as error:
-            raise StoreError("This kind of object cannot be stored.") from error
-        self._check_size(SIZE + header.length)
-        try:
-            self._publish(header, body, lease)
+            self._publish(dataclasses.replace(header, checksum=checksum(body)), body, lease)
         except OSError as error:
             raise StoreError("The store cannot be written to, or has no memory left.") from error
 
@@ -101,11 +98,7 @@ class Store:
 
         For those who have no array yet; with one, `put` saves a copy. Raises StoreError as `put` does.
         """
-        try:
-            length = Header(key, kind, np.dtype(dtype).str, tuple(shape)).length
-        except BadHeader as error:
-            raise StoreError("This kind of object cannot be stored.") from error
-        self._check_size(SIZE + length)
+        self._header(key, kind, np.dtype(dtype), shape)
         array = np.empty(shape, dtype)
         yield array
         self.put(key, kind, array, lease)
@@ -150,9 +143,14 @@ class Store:
         except OSError as error:
             raise StoreError("An object of the store cannot be leased.") from error
 
-    def _check_size(self, size: int) -> None:
-        if size > self._space.limit:
+    def _header(self, key: str, kind: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Header:
+        try:
+            header = Header(key, kind, dtype.str, tuple(shape))
+        except BadHeader as error:
+            raise StoreError("This kind of object cannot be stored.") from error
+        if SIZE + header.length > self._space.limit:
             raise StoreError("An object is larger than the whole store.", cure="Raise store_bytes.")
+        return header
 
     def _publish(self, header: Header, body: NDArray[np.uint8], lease: Lease | None) -> None:
         temporary, fd = self._folders.open_temporary()
@@ -230,4 +228,5 @@ def resolve(root: Path, reference: str) -> NDArray[Any]:
 def _places(root: str, key: str) -> Iterator[str]:
     yield f"{root}/objects/{key}"
     for name in os.listdir(f"{root}/leases"):
-        yield f"{root}/leases/{name}/{key}"
+        if name.endswith(key):
+            yield f"{root}/leases/{name}"

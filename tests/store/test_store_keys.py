@@ -65,8 +65,8 @@ def test_every_field_of_pixels_counts(change: dict[str, Any]) -> None:
 
 def test_every_field_of_features_counts() -> None:
     keys = {features_key(**FEATURES), FEATURES["pixels"]}
-    for name in FEATURES:
-        other = pixels_key(**(PIXELS | {"part": "1"})) if name == "pixels" else FEATURES[name] + "x"
+    for name, value in FEATURES.items():
+        other = pixels_key(**(PIXELS | {"part": "1"})) if name == "pixels" else value + "x"
         keys.add(features_key(**(FEATURES | {name: other})))
     assert len(keys) == 2 + len(FEATURES)
 
