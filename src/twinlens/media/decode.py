@@ -30,13 +30,15 @@ from PIL import Image as Pillow
 
 from twinlens.errors import ImageError, ImageTooLarge, OperatorError, UnsupportedImageFormat
 from twinlens.media import colours, signature
+from twinlens.media.resize import NAME as RESIZER
+from twinlens.media.resize import resized
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 RECIPE = (
     f"pillow {PIL.__version__}, jpeg {features.version('libjpeg_turbo') or features.version('jpg')}, "
-    f"webp {features.version('webp')}, first frame, upright, 16 bit scaled, white, srgb perceptual, bicubic, 1"
+    f"webp {features.version('webp')}, first frame, upright, 16 bit scaled, white, srgb perceptual, {RESIZER}, 1"
 )
 _SAFE_WEBP = (1, 3, 2)  # older ones write out of bounds on a crafted file (CVE-2023-4863)
 _TURNS = {
@@ -102,7 +104,10 @@ def look(data: bytes, where: str, most_pixels: int) -> Header:
     name = signature.sniff(data)
     if name not in signature.FORMATS:
         raise UnsupportedImageFormat(f"{where} is {_called(name)}, not a picture that is taken here.", param=where)
-    _bound(signature.declared_size(data, name), where, most_pixels)
+    declared = signature.declared_size(data, name)
+    _bound(declared, where, most_pixels)
+    if name == "JPEG" and declared is not None:
+        return Header(name, declared, ())
     with _translated(where):
         image = _open(data, name)
         turn, said = _turn(image, data, name)
@@ -127,8 +132,7 @@ def pixels(data: bytes, name: str, size: tuple[int, int], where: str) -> Pillow.
         image.load()
         flat, profile = colours.flattened(image, image.info.get("icc_profile"))
         goal = (height, width) if turn in _SIDEWAYS else (width, height)
-        if flat.size != goal:
-            flat = flat.resize(goal, Pillow.Resampling.BICUBIC)
+        flat = resized(flat, goal)
         if turn is not None:
             flat = flat.transpose(turn)
         return colours.to_srgb(flat, profile)

@@ -9,6 +9,11 @@ import struct
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")  # the decoders that are ever handed a client's bytes
 MOST_FRAMES = 10_000  # counting stops here
+MOST_SEGMENTS = 32  # of a JPEG before its first picture
+
+_APP1 = 0xE1  # EXIF or XMP, either of which may turn the picture
+_FRAME_STARTS = frozenset((0xC0, 0xC1, 0xC2))  # baseline, extended, progressive
+_WITHOUT_LENGTH = frozenset((*range(0xD0, 0xDB), 0x01, 0x00, 0xFF))  # stand-alone marks, start of data, filling
 
 _STARTS: tuple[tuple[int, bytes, str], ...] = (
     (0, b"\xff\xd8\xff", "JPEG"),
@@ -66,6 +71,11 @@ def sniff(data: bytes) -> str:
     return _text_format(data[:1024])
 
 
+def is_plain(data: bytes) -> bool:
+    """Whether `declared_size` tells all there is to know of it: a JPEG that nothing can turn."""
+    return sniff(data) == "JPEG" and declared_size(data, "JPEG") is not None
+
+
 def _text_format(head: bytes) -> str:
     if b"<svg" in head.lower():
         return "SVG"
@@ -75,8 +85,14 @@ def _text_format(head: bytes) -> str:
 
 
 def declared_size(data: bytes, name: str) -> tuple[int, int] | None:
-    """(height, width) as the header says, for formats whose decoder allocates when it opens; None if not known."""
+    """(height, width) as the header says; None if only a decoder can tell.
+
+    For formats whose decoder allocates when it opens a file, so that they are bounded before that, and for plain
+    JPEGs.
+    """
     try:
+        if name == "JPEG":
+            return _plain_jpeg_size(data)
         if name == "WEBP":
             return _webp_size(data)
         if name == "PNG":
@@ -88,6 +104,25 @@ def declared_size(data: bytes, name: str) -> tuple[int, int] | None:
     except struct.error:
         return None
     return height, width
+
+
+def _plain_jpeg_size(data: bytes) -> tuple[int, int] | None:
+    """(height, width) of a JPEG without EXIF or XMP, which is therefore upright as it stands; else None.
+
+    Takes microseconds whatever the file holds: it gives up after MOST_SEGMENTS.
+    """
+    at = 2
+    for _ in range(MOST_SEGMENTS):
+        mark, kind, length = struct.unpack_from(">BBH", data, at)
+        if mark != 0xFF or kind == _APP1:
+            return None
+        if kind in _FRAME_STARTS:
+            height, width = struct.unpack_from(">HH", data, at + 5)
+            return (height, width) if height and width else None
+        if kind in _WITHOUT_LENGTH:
+            return None
+        at += 2 + length
+    return None
 
 
 def _webp_size(data: bytes) -> tuple[int, int] | None:
