@@ -72,7 +72,7 @@ class Pipeline:
                     yield Begun(sights, prompt_tokens, tuple(w for image in images for w in image.warnings))
                     pieces = finished(self.engine.generate(request, images), steps_of(request))
                     async for piece in _within(ticket.deadline, pieces):
-                        yield piece
+                        yield _exact(piece, sum(image.tokens for image in images)) if piece.usage else piece
 
     async def _measure(self, request: Request, sights: Sequence[Sight]) -> int:
         """Exact tokens of the prompt: the rendered text holds one token for each picture."""
@@ -96,6 +96,15 @@ class Pipeline:
             return request
         limit = min(self.default_max_tokens, self.context - prompt)
         return replace(request, sampling=replace(request.sampling, max_tokens=limit))
+
+
+def _exact(piece: Piece, vision: int) -> Piece:
+    """The usage with the vision tokens that we computed; how many the text takes is the engine's to say."""
+    usage = piece.usage
+    if usage is None or usage.vision_tokens == vision:
+        return piece
+    prompt = usage.prompt_tokens - usage.vision_tokens + vision
+    return replace(piece, usage=replace(usage, prompt_tokens=prompt, vision_tokens=vision))
 
 
 @contextmanager

@@ -43,6 +43,7 @@ class Settings:
     hub: str = setting("huggingface", "where a hub id is looked up: huggingface or modelscope")
     revision: str = setting("", "branch, tag or commit at the hub")
     engine: str = setting("openvino", "engine to start: openvino (embedded) or fake (for tests)")
+    engine_args: tuple[str, ...] = setting((), "more arguments for the engine's own command line")
     engine_url: str = setting("", "attach to a running engine instead: http://host:port or unix:/path")
 
     host: str = setting("127.0.0.1", "address to listen on; other than loopback only with api_keys")

@@ -71,7 +71,8 @@ class Front:
                 exchange.status = message["status"]
                 message.setdefault("headers", []).append((b"x-request-id", exchange.request_id.encode()))
                 if exchange.ignored:
-                    names = ", ".join(exchange.ignored)[:512].encode("ascii", "replace")
+                    # Escaped, because a client's name may hold line ends or other things no header may hold.
+                    names = ", ".join(ascii(name)[1:-1] for name in exchange.ignored)[:512].encode()
                     message["headers"].append((b"x-twinlens-ignored", names))
             await send(message)
 

@@ -6,6 +6,7 @@ listening socket stays open meanwhile, so that a refusal is an answer and not a 
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import logging
@@ -190,7 +191,10 @@ async def _show_life(orders: WorkerOrders, gauges: Metrics) -> None:
 
 def main() -> int:
     """Read the orders and serve."""
-    die_with_parent(os.getppid())
+    parser = argparse.ArgumentParser(prog="python -m twinlens.gateway.worker", description="One gateway process.")
+    parser.add_argument("--parent", type=int, required=True, help="end when this process, which started us, ends")
+    parser.add_argument("--fd", type=int, required=True, help="the inherited listening socket")
+    die_with_parent(parser.parse_args().parent)
     orders = orders_from_json(sys.stdin.buffer.read())
     logging.basicConfig(
         level=orders.settings.log_level.upper(),
