@@ -40,6 +40,9 @@ class Watch:
         self._board = board
         self._stall_timeout_s = stall_timeout_s
         self._effort = effort
+        # Several probes must fit into the time in which a silence is noticed.
+        self._interval_s = min(INTERVAL_S, stall_timeout_s / 8)
+        self._deadline_s = min(HEALTH_DEADLINE_S, stall_timeout_s / 4)
 
     async def until_ready(self, limit_s: float | None) -> bool:
         """Show `ready` after a real inference and return True; False if `limit_s` seconds were not enough."""
@@ -63,16 +66,19 @@ class Watch:
                 self._board.show("stalled", "It gives no sign of life.")
             if verdict == "alive" and self._board.state.state == "stalled":
                 self._board.show("ready")
-            await asyncio.sleep(INTERVAL_S)
+            await asyncio.sleep(self._interval_s)
 
     async def _answers(self) -> bool:
         try:
             await self._health()
+        except TwinlensError:
+            return False
+        try:
             await self._probe.inference()
         except TwinlensError as error:
-            if not isinstance(error, EngineUnavailable):
-                # It talks and refuses: worth saying while everybody waits.
-                self._board.show(self._board.state.state, f"A trial request failed ({error.code}).")
+            # It talks and refuses: worth saying while everybody waits, and no use to ask again in haste.
+            self._board.show(self._board.state.state, f"A trial request failed ({error.code}).")
+            await asyncio.sleep(INTERVAL_S)
             return False
         return True
 
@@ -86,7 +92,7 @@ class Watch:
 
     async def _health(self) -> Health:
         try:
-            async with asyncio.timeout(HEALTH_DEADLINE_S):
+            async with asyncio.timeout(self._deadline_s):
                 return await self._probe.health()
         except TimeoutError as error:
             raise EngineUnavailable("The engine does not answer its health probe.") from error
