@@ -15,7 +15,6 @@ import signal
 import socket
 import sys
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +24,6 @@ import uvloop
 from twinlens.admission.gate import Gate
 from twinlens.engines.client import EngineClient
 from twinlens.engines.process import die_with_parent
-from twinlens.errors import SettingsError
 from twinlens.gateway.app import Parts, build
 from twinlens.gateway.engine_view import EngineView
 from twinlens.media import Loader
@@ -42,9 +40,7 @@ if TYPE_CHECKING:
 
     from twinlens.engines.wire import Health
     from twinlens.gateway.ops import Metrics
-    from twinlens.model.pictures import PictureRule
     from twinlens.orders import WorkerOrders
-    from twinlens.settings import Settings
 
 log = logging.getLogger("twinlens.gateway")
 
@@ -61,9 +57,8 @@ class Worker:
         self.found = checkpoint.read(
             Path(orders.model_folder), revision=settings.revision, served_name=settings.served_name
         )
-        rule = _bounded(self.found.rule, settings)
         self.store = Store(store_dir(settings), settings.store_bytes)
-        self.loader = Loader(rule, self.store, settings)
+        self.loader = Loader(self.found.rule, self.store, settings)
         self.client = EngineClient(
             orders.engine, model=self.found.name, pool=1024, idle_timeout_s=settings.idle_timeout_s
         )
@@ -107,17 +102,6 @@ class Worker:
         """Give everything back."""
         await self.client.close()
         self.loader.close()
-
-
-def _bounded(rule: PictureRule, settings: Settings) -> PictureRule:
-    """The model's picture rule within the operator's bounds, which must lie within the model's own."""
-    low, high = settings.min_pixels or rule.min_pixels, settings.max_pixels or rule.max_pixels
-    if not rule.min_pixels <= low <= high <= rule.max_pixels:
-        raise SettingsError(
-            f"min_pixels {low} and max_pixels {high} must lie within the model's own, "
-            f"{rule.min_pixels} to {rule.max_pixels}."
-        )
-    return replace(rule, min_pixels=low, max_pixels=high)
 
 
 class _Server(uvicorn.Server):
