@@ -15,6 +15,7 @@ import httpx2 as httpx
 import psutil
 import pytest
 
+from tests.models import model_folder
 from tests.serving.harness import Service, free_port, image_part, serving, until
 
 if TYPE_CHECKING:
@@ -138,12 +139,10 @@ def test_ops_20_workers_are_not_forks(tmp_path: Path) -> None:
     script = """
 import asyncio, json, sys
 from tokenizers import Tokenizer
-from twinlens.model import hub
 from twinlens.settings import load
 from twinlens.supervisor.service import opened
 settings = load(json.loads(sys.argv[1])).settings
-folder = hub.find(settings.model, settings)
-Tokenizer.from_file(str(folder / "tokenizer.json")).encode_batch(["used in the parent"] * 64)
+Tokenizer.from_file(settings.model + "/tokenizer.json").encode_batch(["used in the parent"] * 64)
 async def main():
     with opened(settings) as service:
         running = asyncio.create_task(service.run())
@@ -155,7 +154,13 @@ async def main():
         await running
 asyncio.run(main())
 """
-    flags = {"engine": "fake", "port": 0, "run_dir": str(tmp_path / "run"), "store": str(tmp_path / "store")}
+    flags = {
+        "model": str(model_folder()),
+        "engine": "fake",
+        "port": 0,
+        "run_dir": str(tmp_path / "run"),
+        "store": str(tmp_path / "store"),
+    }
     done = subprocess.run(
         [sys.executable, "-c", script, json.dumps(flags)], capture_output=True, text=True, timeout=100, check=False
     )

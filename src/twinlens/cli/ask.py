@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from twinlens.cli import flags
-from twinlens.errors import OperatorError
+from twinlens.errors import OperatorError, TwinlensError
 from twinlens.orders import read_card
 from twinlens.settings import run_dir
 
@@ -77,7 +77,7 @@ async def _running(settings: Settings) -> tuple[str, bool] | None:
         return None
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     async with Service(f"http://{host}:{settings.port}", _key(settings)) as service:
-        with contextlib.suppress(OperatorError):
+        with contextlib.suppress(TwinlensError):
             _, owner = await service.model()
             return (service.url, False) if owner == OURS else None
     return None
