@@ -36,9 +36,10 @@ SPECIAL_IDS: Final = {token: FIRST_SPECIAL + place for place, token in enumerate
 
 HEAD_DIM: Final = 64
 VISION_WIDTH: Final = 256
-VISION_DEPTH: Final = 6
+VISION_DEPTH: Final = 7
 VISION_HEADS: Final = 4
-VISION_MLP_RATIO: Final = 2.5
+# A whole number: transformers 5 takes no other.
+VISION_MLP_RATIO: Final = 2
 TEXT_WIDTH: Final = 256
 TEXT_DEPTH: Final = 6
 TEXT_HEADS: Final = 4

@@ -6,6 +6,7 @@ import io
 from functools import lru_cache
 from pathlib import Path
 from random import Random
+from typing import Final
 
 import numpy
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
@@ -60,9 +61,13 @@ def skew(rng: Random, image: Image.Image, background: Colour, degrees: float = 2
     )
 
 
-def wear(rng: Random, image: Image.Image, strength: float = 1.0) -> Image.Image:
-    """Blur, shadow, paper texture, sensor noise and JPEG, each now and then, at least one of them."""
-    chosen = {kind for kind in ("blur", "shadow", "texture", "jpeg") if rng.random() < 0.5} or {rng.choice(["blur", "jpeg"])}
+#: The ways a picture is worn; "texture" includes sensor noise.
+WEAR: Final = ("blur", "shadow", "texture", "jpeg")
+
+
+def wear(rng: Random, image: Image.Image, strength: float = 1.0, parts: tuple[str, ...] = WEAR) -> Image.Image:
+    """Some of `parts`, at least one of them."""
+    chosen = {part for part in parts if rng.random() < 0.5} or {rng.choice(parts)}
     if "blur" in chosen:
         image = image.filter(ImageFilter.GaussianBlur(rng.uniform(0.3, 0.8) * strength))
     if chosen & {"shadow", "texture"}:

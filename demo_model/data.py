@@ -21,7 +21,7 @@ from PIL import Image
 
 from demo_model import documents, scenes, words
 from demo_model.architecture import DEFAULT_SYSTEM, FACTOR, MAX_PIXELS, MERGE, MIN_PIXELS, SPECIAL_IDS
-from demo_model.canvas import wear
+from demo_model.canvas import WEAR, wear
 from demo_model.fonts import characters
 from demo_model.sample import Sample, Turn
 from demo_model.words import Values, wording
@@ -48,9 +48,10 @@ class Picture:
     skill: str
 
 
-def picture(rng: Random, skill: str, width: int, height: int, held: bool, noise: bool, chinese: bool) -> Picture:
+def picture(rng: Random, skill: str, width: int, height: int, held: bool, noise: bool, chinese: bool,
+            parts: tuple[str, ...] = WEAR, tilt: bool = True) -> Picture:
+    """Draw one picture. With `noise` it is worn, by the named parts of `wear`; pages may lie askew with `tilt`."""
     values = Values(rng, held)
-    wears = noise
     match skill:
         case "read" | "random":
             image, lines = documents.text_lines(rng, values, width, height, chinese and skill == "read", skill == "random")
@@ -59,14 +60,14 @@ def picture(rng: Random, skill: str, width: int, height: int, held: bool, noise:
                 return documents.read_turns(r, lines, lang, held, skill)
 
         case "document":
-            page = documents.document(rng, values, width, height, chinese)
+            page = documents.document(rng, values, width, height, chinese, tilt=tilt)
             image = page.image
 
             def ask(r: Random, lang: str, n: int) -> list[Turn]:
                 return documents.document_turns(r, page, lang, held, n)
 
         case "contract":
-            image, clauses = documents.contract(rng, values, width, height, chinese)
+            image, clauses = documents.contract(rng, values, width, height, chinese, tilt=tilt)
 
             def ask(r: Random, lang: str, _: int) -> list[Turn]:
                 return documents.contract_turns(r, clauses, chinese, lang, held)
@@ -98,8 +99,8 @@ def picture(rng: Random, skill: str, width: int, height: int, held: bool, noise:
 
         case _:
             raise ValueError(skill)
-    if wears:
-        image = wear(rng, image, 1.0 if skill in ("read", "random", "document", "contract", "chart") else 0.7)
+    if noise and parts:
+        image = wear(rng, image, 1.0 if skill in ("read", "random", "document", "contract", "chart") else 0.7, parts)
     return Picture(image, ask, noise, chinese, skill)
 
 
@@ -273,10 +274,13 @@ class Batch:
     """Pictures of one size with `packs` of questions about them, each pack a full set of arrays."""
 
     pixels: numpy.ndarray  # uint8 (pictures, height, width, 3)
+    noisy: numpy.ndarray  # bool (pictures,): to be worn further on the GPU
+    tilted: numpy.ndarray  # bool (pictures,): may be turned a little, there too
     packs: list[dict[str, numpy.ndarray]]
-    skills: list[list[list[Turn]]]  # pack, sample, turn
 
 
+#: The skills a turn can train; losses are reported for each.
+TRAINED: Final = ("read", "random", "field", "record", "contract", "look", "inspect", "chart", "garment", "refuse")
 #: What one batch may cost, in vision patches plus decoder tokens.
 COST: Final = 131072
 
@@ -286,28 +290,47 @@ def batch_size(tall: int, wide: int, pictures: int, cost: int = COST) -> int:
 
 
 def pack(tokens: list[Tokens], grids: list[tuple[int, int]], length_step: int = 64) -> dict[str, numpy.ndarray]:
+    """Padded ids and positions, and flat lists of the vision places and of the answer tokens.
+
+    `answer_at` is the place that predicts the token `answer_id`; `answer_turn` counts turns over the whole batch, and
+    `turn_skill` says which skill each turn trains.
+    """
     longest = max(len(each.ids) for each in tokens)
     longest = -(-longest // length_step) * length_step
     count = len(tokens)
     ids = numpy.full((count, longest), PAD, numpy.int16)
     spots = numpy.zeros((3, count, longest), numpy.int16)
-    turn = numpy.full((count, longest), -1, numpy.int16)
-    weight = numpy.zeros((count, longest), numpy.float16)
+    at, wanted, turn, weight, skill = [], [], [], [], []
+    before = 0
     for row, each in enumerate(tokens):
         size = len(each.ids)
         ids[row, :size] = each.ids
         spots[:, row, :size] = positions(each.ids, grids)
         target = numpy.asarray(each.target)
-        turn[row, :size] = target
-        for number in range(len(each.turns)):
-            mask = target == number
-            # Between "a token, a voice" and "an answer, a voice": long records must not drown short answers.
-            weight[row, :size][mask] = mask.sum() ** -0.5
-    return {"ids": ids, "positions": spots, "turn": turn, "weight": weight}
+        places = numpy.flatnonzero(target >= 0)
+        lengths = numpy.bincount(target[places])
+        at.append(places - 1 + row * longest)
+        wanted.append(ids[row, places])
+        turn.append(target[places] + before)
+        # Between "a token, a voice" and "an answer, a voice": long records must not drown short answers.
+        weight.append(lengths[target[places]] ** -0.5)
+        skill += [TRAINED.index(each_turn.skill) for each_turn in each.turns]
+        before += len(each.turns)
+    return {
+        "ids": ids,
+        "positions": spots,
+        "image_at": numpy.flatnonzero(ids.reshape(-1) == IMAGE_PAD).astype(numpy.int32),
+        "answer_at": numpy.concatenate(at).astype(numpy.int32),
+        "answer_id": numpy.concatenate(wanted).astype(numpy.int16),
+        "answer_turn": numpy.concatenate(turn).astype(numpy.int32),
+        "answer_weight": numpy.concatenate(weight).astype(numpy.float32),
+        "turn_skill": numpy.asarray(skill, numpy.int16),
+    }
 
 
-def make_batch(seed: int, encoder: Encoder, stage: str, held: bool = False, packs: int = 2, cost: int = COST) -> Batch:
-    """A batch from a seed: one size of picture, skills mixed."""
+def make_batch(seed: int, encoder: Encoder, stage: str, held: bool = False, packs: int = 2, cost: int = COST,
+               room_for: Callable[[tuple[int, ...]], numpy.ndarray] | None = None) -> Batch:
+    """A batch from a seed: one size of picture, skills mixed. Held-out ones are worn here, others on the GPU too."""
     rng = Random(seed)
     areas, skills = STAGES[stage]
     area = rng.choices(list(areas), list(areas.values()))[0]
@@ -320,15 +343,22 @@ def make_batch(seed: int, encoder: Encoder, stage: str, held: bool = False, pack
     grids = [(tall, wide)] * per
     room = 420 if area in ("small", "medium") else 760
     count = batch_size(tall, wide, per, cost)
-    pixels = numpy.empty((count * per, tall * FACTOR, wide * FACTOR, 3), numpy.uint8)
+    shape = (count * per, tall * FACTOR, wide * FACTOR, 3)
+    pixels = numpy.empty(shape, numpy.uint8) if room_for is None else room_for(shape)
+    noisy, tilted = numpy.zeros(count * per, bool), numpy.zeros(count * per, bool)
     all_tokens: list[list[Tokens]] = [[] for _ in range(packs)]
     done = 0
     while done < count:
         drawn = []
         for _ in range(per):
             skill = rng.choices(usable, [skills[name] for name in usable])[0]
-            width, height = raw_side(rng, wide), raw_side(rng, tall)
-            drawn.append(picture(rng, skill, width, height, held, rng.random() < 0.4, rng.random() < 0.33))
+            width, height = wide * FACTOR, tall * FACTOR
+            if held or rng.random() < 0.3:  # resizing costs more than drawing
+                width, height = raw_side(rng, wide), raw_side(rng, tall)
+            noise = rng.random() < 0.45
+            # JPEG alone: the rest of the wear is cheap on the GPU and dear here.
+            parts = WEAR if held else ("jpeg",) if rng.random() < 0.5 else ()
+            drawn.append(picture(rng, skill, width, height, held, noise, rng.random() < 0.33, parts, held))
         made = []
         for _ in range(packs):
             conversation = converse(rng, drawn, held, rng.choice([3, 4, 5, 6]))
@@ -346,8 +376,11 @@ def make_batch(seed: int, encoder: Encoder, stage: str, held: bool = False, pack
             if image.size != size:
                 image = image.resize(size, Image.Resampling.BICUBIC)
             pixels[done * per + place] = numpy.asarray(image)
+            noisy[done * per + place] = each_picture.noise and not held
+            # Boxes would no longer fit a turned picture.
+            tilted[done * per + place] = not held and each_picture.skill in ("document", "contract", "read", "random")
         done += 1
-    return Batch(pixels, [pack(each, grids) for each in all_tokens], [[t.turns for t in each] for each in all_tokens])
+    return Batch(pixels, noisy, tilted, [pack(each, grids) for each in all_tokens])
 
 
 # ---- the tokenizer's corpus ---------------------------------------------------------------------------------------
@@ -364,8 +397,8 @@ def corpus(count: int = 4000) -> Iterator[str]:
     for table in words.FIELDS.values():
         yield from (table.asked, table.asked_zh, table.labels, table.labels_zh)
     everything = [char for char in characters() if ord(char) > 126]
-    for _ in range(60):
-        yield " ".join(everything)
+    for _ in range(150):
+        yield "0".join(everything)  # the splitting rule parts them at digits, so each is learnt by itself
     yield from [DEFAULT_SYSTEM, "system\n", "user\n", "assistant\n", *words.SYSTEMS] * 50
 
 

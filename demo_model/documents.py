@@ -214,7 +214,9 @@ TRAIN_ARRANGEMENTS: Final = ("colon", "colon", "justify", "stacked", "columns", 
 HELD_ARRANGEMENTS: Final = ("leader", "boxed", "justify", "columns", "colon")
 
 
-def document(rng: Random, values: Values, width: int, height: int, chinese: bool, kind: str | None = None) -> Document:
+def document(
+    rng: Random, values: Values, width: int, height: int, chinese: bool, kind: str | None = None, tilt: bool = True
+) -> Document:
     kind = kind or rng.choice(list(words.DOCUMENTS))
     background, colour = paper(rng), ink(rng)
     if kind in ("card", "tag") and rng.random() < 0.5:
@@ -311,7 +313,7 @@ def document(rng: Random, values: Values, width: int, height: int, chinese: bool
     absent = [key for key in words.DOCUMENTS[kind][0] if key not in fields]
     if missing_merchant and "merchant" not in absent:
         absent.append("merchant")
-    if rng.random() < 0.5:
+    if rng.random() < 0.5 and tilt:
         image = skew(rng, image, background, 2.0)
     return Document(kind, image, fields, absent, table, chinese)
 
@@ -467,7 +469,9 @@ def wrap(text: str, face: Font, room: float, chinese: bool) -> list[str]:
     return lines + [line]
 
 
-def contract(rng: Random, values: Values, width: int, height: int, chinese: bool) -> tuple[Image.Image, list[dict[str, str]]]:
+def contract(
+    rng: Random, values: Values, width: int, height: int, chinese: bool, tilt: bool = True
+) -> tuple[Image.Image, list[dict[str, str]]]:
     background, colour = paper(rng), ink(rng)
     image, draw = sheet(width, height, background)
     size = min(24, text_size(rng, width, height, chinese, 10))
@@ -494,7 +498,7 @@ def contract(rng: Random, values: Values, width: int, height: int, chinese: bool
             top += size * 1.28
         top += size * rng.uniform(0.3, 0.8)
         clauses.append({"heading": heading, "text": text})
-    if rng.random() < 0.4:
+    if rng.random() < 0.4 and tilt:
         image = skew(rng, image, background, 1.2)
     return image, clauses
 

@@ -32,8 +32,11 @@ class Sample:
     notes: dict[str, Any] = field(default_factory=dict)
 
 
+_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
 def compact(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _compact.encode(value)
 
 
 class Number(str):
