@@ -1,0 +1,1 @@
+"""Benchmarks: what `scripts/bench` runs. Not part of the package."""
