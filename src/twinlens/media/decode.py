@@ -64,6 +64,7 @@ _FOREIGN = (
     AttributeError,
     AssertionError,
     RuntimeError,
+    UserWarning,  # for whoever runs Python with warnings as errors
     struct.error,
     zlib.error,
     Pillow.DecompressionBombError,

@@ -125,8 +125,7 @@ class Loader:
         large = sight.source_size[0] * sight.source_size[1] > LARGE
         with self._one_large if large else contextlib.nullcontext():
             picture = decode.pixels(sight.data, sight.source_format, sight.size, sight.where)
-        with self._store.create(sight.key, "pixels", np.uint8, (*sight.size, 3), lease) as out:
-            out[...] = np.asarray(picture)
+        self._store.put(sight.key, "pixels", np.asarray(picture), lease)
         return False
 
     async def _each(self, work: Callable[[A], B], items: Sequence[A]) -> list[B]:
