@@ -48,13 +48,13 @@ def run(args: argparse.Namespace) -> list[Table]:
 def _targets(engine: Way, gateways: dict[str, Way], file: str) -> list[Target]:
     behind = {"engine": [engine.pid]}
     targets = [
-        Target(DIRECT, engine.port, behind, engine.model, file),
+        Target(DIRECT, engine.port, behind, engine.model, [file]),
         Target(EMPTY, engine.port, behind, engine.model),
     ]
     for name, way in gateways.items():
-        targets.append(Target(name, way.port, behind | {"gateway": [way.pid]}, way.model, file))
+        targets.append(Target(name, way.port, behind | {"gateway": [way.pid]}, way.model, [file]))
     ours = gateways[OURS]
-    targets.append(Target(HITS, ours.port, behind | {"gateway": [ours.pid]}, ours.model, file, same=True))
+    targets.append(Target(HITS, ours.port, behind | {"gateway": [ours.pid]}, ours.model, [file], same=True))
     return targets
 
 

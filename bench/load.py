@@ -25,6 +25,10 @@ import uvloop
 from bench import pictures
 from bench.processes import cpu_seconds
 
+AT_ONCE = 16
+PROMPT = "What is in this picture?"
+NUMBERED = "Picture %016d: "
+TOKENS = re.compile(rb'"completion_tokens": ?(\d+)')
 STAMP = re.compile(rb'"content": ?"(\d+\.\d+)')  # of bench/stamping_engine.py
 
 
@@ -35,7 +39,8 @@ class Target(msgspec.Struct, frozen=True):
     port: int
     pids: dict[str, list[int]]  # role, such as gateway or engine -> roots of its processes
     model: str
-    picture: str = ""  # path of a JPEG; empty: text only
+    pictures: list[str] = []  # paths of JPEGs, sent in turn; none: text only
+    numbered: bool = False  # a text that counts stands before the picture, so that no prompt has a known beginning
     same: bool = False  # always the same bytes: hits in the store
     stream: bool = False
     headers: dict[str, str] = {}
@@ -50,7 +55,6 @@ class Plan(msgspec.Struct, frozen=True):
     seconds: float
     warm_up: int = 3
     max_tokens: int = 16
-    prompt: str = "What is in this picture?"
 
 
 class Round(msgspec.Struct):
@@ -60,6 +64,7 @@ class Round(msgspec.Struct):
     seconds: float
     latencies: list[float]
     forwards: list[float]  # of streams: from the stamp in the first piece to its arrival here
+    tokens: int  # of the answers
     failures: int
     cpu: dict[str, float]  # role -> processor seconds
     first_failure: str = ""
@@ -114,32 +119,47 @@ class Connection(asyncio.Protocol):
 
 
 class Requests:
-    """Requests for one target; each call makes the next."""
+    """Requests for one target; each call makes the next. What never changes is encoded once."""
 
     def __init__(self, target: Target, plan: Plan) -> None:
-        text = {"type": "text", "text": plan.prompt}
-        image = {"type": "image_url", "image_url": {"url": "@"}}
-        content = [image, text] if target.picture else [text]
-        body = {"model": target.model, "max_tokens": plan.max_tokens, "temperature": 0.0}
-        body |= {"messages": [{"role": "user", "content": content}]} | ({"stream": True} if target.stream else {})
-        before, _, after = msgspec.json.encode(body).partition(b"@")
         self._same = target.same
-        self._number = random.SystemRandom().getrandbits(62)  # another in every run: the store outlives them
-        self._template = pictures.template(Path(target.picture).read_bytes()) if target.picture else None
-        if self._template is not None:
-            before, after = before + self._template.before, self._template.after + after
-        self._before, self._after = before, after
-        length = len(before) + len(after) + (len(self._template.changing(0)) if self._template else 0)
-        head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: bench\r\nContent-Length: {length}\r\n"
-        headers = {"Content-Type": "application/json", "Authorization": "Bearer bench"} | target.headers
-        self._head = (head + "".join(f"{key}: {value}\r\n" for key, value in headers.items()) + "\r\n").encode()
+        self._number = random.SystemRandom().getrandbits(52)  # another in every run: the store outlives them
+        before, self._after = _around_picture(target, plan)
+        self._before = before.split(b"0" * pictures.DIGITS) if target.numbered else [before]
+        self._templates = [pictures.template(Path(file).read_bytes()) for file in target.pictures]
+        headers = {
+            "Host": "bench",
+            "Content-Type": "application/json",
+            "Authorization": "Bearer bench",
+        } | target.headers
+        lines = ["POST /v1/chat/completions HTTP/1.1", *(f"{key}: {value}" for key, value in headers.items())]
+        self._head = ("\r\n".join(lines) + "\r\nContent-Length: ").encode()
 
     def next(self) -> list[bytes]:
         """The parts of one request."""
-        if self._template is None:
-            return [self._head, self._before, self._after]
         self._number += not self._same
-        return [self._head, self._before, self._template.changing(self._number), self._after]
+        parts = [self._before[0]]
+        for rest in self._before[1:]:
+            parts += [b"%016d" % self._number, rest]
+        if self._templates:
+            picture = self._templates[self._number % len(self._templates)]
+            parts += [picture.before, picture.changing(self._number), picture.after]
+        parts.append(self._after)
+        return [self._head, b"%d\r\n\r\n" % sum(map(len, parts)), *parts]
+
+
+def _around_picture(target: Target, plan: Plan) -> tuple[bytes, bytes]:
+    """The body up to the picture's URL and behind it."""
+    text, image = {"type": "text", "text": PROMPT}, {"type": "image_url", "image_url": {"url": "@"}}
+    content = ([{"type": "text", "text": NUMBERED % 0}] if target.numbered else []) + (
+        [image] if target.pictures else []
+    )
+    body: dict[str, object] = {"model": target.model, "max_tokens": plan.max_tokens, "temperature": 0.0}
+    body["messages"] = [{"role": "user", "content": [*content, text]}]
+    if target.stream:
+        body["stream"] = True
+    before, _, after = msgspec.json.encode(body).partition(b"@")
+    return before, after
 
 
 async def run(plan: Plan) -> list[Round]:
@@ -158,7 +178,7 @@ async def run(plan: Plan) -> list[Round]:
 async def _measure(
     target: Target, source: Requests, links: deque[Connection], plan: Plan, requests: int | None = None
 ) -> Round:
-    result = Round(target.name, 0.0, [], [], 0, {})
+    result = Round(target.name, 0.0, [], [], 0, 0, {})
     roots = target.pids | {"client": [os.getpid()]}
     before = {role: cpu_seconds(pids) for role, pids in roots.items()}
     began = time.monotonic()
@@ -192,6 +212,8 @@ async def _worker(
                 _fail(result, f"{link.status} {link.body[:300].decode(errors='replace')}")
                 continue
             result.latencies.append(took)
+            if usage := TOKENS.search(link.body):
+                result.tokens += int(usage[1])
             if target.stream:
                 result.forwards.append(link.forward)
     finally:

@@ -29,8 +29,8 @@ class Template:
     after: bytes
 
     def changing(self, number: int) -> bytes:
-        """Base64 of the head with its counter: 16 hex digits."""
-        return base64.b64encode(self.head + b"%016x" % number)
+        """Base64 of the head with its counter: DIGITS decimal digits."""
+        return base64.b64encode(self.head + b"%016d" % number)
 
     def uri(self, number: int) -> bytes:
         """The whole data URI."""

@@ -23,7 +23,7 @@ def run(args: argparse.Namespace) -> list[Table]:
     with picture_files() as files, Ways(args.model) as ways:
         way = ways.twinlens(None)
         idle = memory(way.pid, ways.store)
-        target = Target("Twinlens", way.port, {}, way.model, files["100 kB"])
+        target = Target("Twinlens", way.port, {}, way.model, [files["100 kB"]])
         measured(Plan([target], 16, 1, args.seconds))
         busy = memory(way.pid, ways.store)
         stored = Store(ways.store, 1 << 40).stats().bytes

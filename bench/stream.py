@@ -21,7 +21,7 @@ def run(args: argparse.Namespace) -> list[Table]:
         if "litellm" not in args.without:
             all_ways["litellm"] = ways.litellm(engine)
         targets = [
-            Target(name, way.port, {"gateway": [way.pid]}, way.model, files["100 kB"], stream=True)
+            Target(name, way.port, {"gateway": [way.pid]}, way.model, [files["100 kB"]], stream=True)
             for name, way in all_ways.items()
         ]
         for at_once in (1, 16):
