@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
 async def _ask(settings: Settings, question: Question, url: str | None, wait_s: float) -> int:
     found = (url, False) if url else await _running(settings)
     if found:
-        await _put(*found, settings, question, wait_s)
+        await put(*found, settings, question, wait_s)
         return 0
     sys.stderr.write("No service runs here: one is started for this question (“twinlens serve” keeps one running).\n")
     await _embedded(settings, question, wait_s)
@@ -87,10 +87,12 @@ async def _embedded(settings: Settings, question: Question, wait_s: float) -> No
     from twinlens.cli.serve import log_to_stderr  # noqa: PLC0415
     from twinlens.supervisor.service import opened  # noqa: PLC0415
 
-    log_to_stderr(replace(settings, log_level="warning"))
+    if settings.log_level == "info":  # fit for a server's log, noise beside an answer
+        settings = replace(settings, log_level="warning")
+    log_to_stderr(settings)
     with opened(replace(settings, host="127.0.0.1", port=0)) as service:
         running = asyncio.create_task(service.run())
-        asking = asyncio.create_task(_put(service.url, service.plan.test_weights, settings, question, wait_s))
+        asking = asyncio.create_task(put(service.url, service.plan.test_weights, settings, question, wait_s))
         try:
             await asyncio.wait([running, asking], return_when=asyncio.FIRST_COMPLETED)
             if running.done():
@@ -102,7 +104,8 @@ async def _embedded(settings: Settings, question: Question, wait_s: float) -> No
             await asyncio.gather(running, asking, return_exceptions=True)
 
 
-async def _put(url: str, withheld: bool, settings: Settings, question: Question, wait_s: float) -> None:
+async def put(url: str, withheld: bool, settings: Settings, question: Question, wait_s: float) -> None:
+    """Ask the service at `url` and print the answer, or how long it is where it means nothing (`withheld`)."""
     from twinlens.cli.question import Service  # noqa: PLC0415
 
     show: Callable[[str], None] = _nothing if withheld else _show

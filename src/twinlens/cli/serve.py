@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shlex
 import signal
 import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from twinlens import __version__
 from twinlens.cli import flags
+from twinlens.errors import TwinlensError
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from twinlens.orders import EngineState
     from twinlens.settings import Settings
@@ -30,6 +35,9 @@ def add(commands: Any) -> None:
     """The command's flags."""
     parser = commands.add_parser("serve", help="start the service")
     parser.add_argument("model_", metavar="MODEL", nargs="?", help="folder or hub id; default: the setting “model”")
+    parser.add_argument(
+        "--ask", nargs=2, metavar=("PICTURE", "PROMPT"), help="ask this when the service is ready, print, and serve on"
+    )
     flags.add(parser)
     parser.set_defaults(run=run)
 
@@ -44,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     log_to_stderr(settings)
     with opened(settings) as service:
         _say(greeting(service))
-        return asyncio.run(_until_signalled(service))
+        return asyncio.run(_until_signalled(service, args.ask))
 
 
 def log_to_stderr(settings: Settings) -> None:
@@ -54,7 +62,7 @@ def log_to_stderr(settings: Settings) -> None:
     )
 
 
-def greeting(service: Service) -> str:
+def greeting(service: Service, picture: str = "PICTURE", prompt: str = "What is this?") -> str:
     """What is served, where, and one line to try it."""
     plan = service.plan
     engine = plan.settings.engine_url or plan.settings.engine
@@ -64,19 +72,20 @@ def greeting(service: Service) -> str:
         f"  address  {service.url}\n"
         f"  model    {plan.model.name}\n"
         f"  engine   {engine}\n"
-        f"  try      {curl(service.url, key)}"
+        f"  try      {curl(service.url, key, picture, prompt)}"
     )
 
 
-def curl(url: str, key: str = "") -> str:
+def curl(url: str, key: str, picture: str, prompt: str) -> str:
     """One line that asks about a picture. The picture goes through a pipe: arguments are too short for one."""
+    words = shlex.quote(f'{{"prompt": {msgspec.json.encode(prompt).decode()}, "image": "')
     return (
-        """(printf '{"prompt": "What is this?", "image": "'; base64 < PICTURE | tr -d '\\n'; printf '"}') | """
+        f"(printf %s {words}; base64 < {shlex.quote(picture)} | tr -d '\\n'; printf '\"}}') | "
         f"curl -s {url}/v1/inference -H 'content-type: application/json'{key} -d @-"
     )
 
 
-async def _until_signalled(service: Service) -> int:
+async def _until_signalled(service: Service, question: Sequence[str] | None) -> int:
     loop = asyncio.get_running_loop()
     codes: list[int] = []
 
@@ -94,18 +103,33 @@ async def _until_signalled(service: Service) -> int:
         loop.add_signal_handler(number, stop, number)
     service.on_change = tell
     _say("Waiting for the engine: it loads the model.")
-    cheer = asyncio.create_task(_cheer(service))
+    coming = asyncio.create_task(_come_up(service, question))
     try:
         await service.run()
     finally:
-        cheer.cancel()
+        coming.cancel()
     return codes[-1] if codes else 0
 
 
-async def _cheer(service: Service) -> None:
+async def _come_up(service: Service, question: Sequence[str] | None) -> None:
     began = time.monotonic()
     await service.ready.wait()
     _say(f"Ready after {time.monotonic() - began:.1f} s.")
+    if question:
+        await _first_question(service, *question)
+        _say(greeting(service, *question))
+
+
+async def _first_question(service: Service, picture: str, prompt: str) -> None:
+    from twinlens.cli.ask import put  # noqa: PLC0415
+    from twinlens.cli.question import Question  # noqa: PLC0415
+
+    _say(f"\n{picture}\n{prompt}")
+    try:
+        await put(service.url, service.plan.test_weights, service.plan.settings, Question((picture,), prompt), 60)
+    except TwinlensError as error:
+        _say(f"No answer: {error.message} {error.cure}".rstrip())
+    _say("")
 
 
 def _say(text: str) -> None:

@@ -1,0 +1,52 @@
+# shellcheck shell=bash
+# Shared by the scripts: a Python that is new enough, and environments that are made once for each set of requirements.
+
+say() { printf '%s\n' "$*" >&2; }
+
+# The first interpreter that is 3.11 or newer; $PYTHON wins.
+find_python() {
+    local name
+    for name in ${PYTHON:+"$PYTHON"} python3.11 python3.12 python3.13 python3.14 python3 python; do
+        if "$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            "$name" -c 'import sys; print(sys.executable)'
+            return
+        fi
+    done
+    say "Twinlens needs Python 3.11 or newer. Install one, or name it: PYTHON=/path/to/python $0"
+    return 1
+}
+
+# fingerprint PYTHON [GROUP...]: changes with the interpreter, the package's requirements and those of the groups.
+fingerprint() {
+    "$1" - "${@:2}" <<'EOS'
+import hashlib, json, sys, tomllib
+
+with open("pyproject.toml", "rb") as file:
+    found = tomllib.load(file)
+project, groups = found["project"], found["dependency-groups"]
+parts = [sys.version, found["build-system"], project["dependencies"], project["scripts"]]
+parts += [groups[name] for name in sys.argv[1:]]
+print(hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16])
+EOS
+}
+
+# environment FOLDER PYTHON ARGS...: FOLDER is an environment in which `pip install ARGS` has succeeded.
+# A second call is quick; calls at the same time wait for the first.
+environment() {
+    local folder=$1 python=$2
+    shift 2
+    mkdir -p "$(dirname "$folder")"
+    (
+        if command -v flock >/dev/null; then flock 9; fi
+        if [ -e "$folder/complete" ]; then exit 0; fi
+        say "Making the environment $folder ..."
+        # Debian's Python comes without ensurepip, but with a pip that installs into other environments.
+        "$python" -m venv --clear "$folder" 2>/dev/null || {
+            "$python" -m venv --clear --without-pip "$folder"
+            "$python" -m pip --python "$folder/bin/python" install -qq pip
+        }
+        "$folder/bin/python" -m pip install -qq --disable-pip-version-check --upgrade "pip>=25.1"
+        "$folder/bin/python" -m pip install -qq --disable-pip-version-check "$@"
+        touch "$folder/complete"
+    ) 9>"$folder.lock"
+}
