@@ -25,12 +25,13 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 PEERS = ("plain", "litellm")
-LITELLM = {  # nothing leaves the machine, and no more is logged than by the others
+LITELLM = {  # nothing leaves the machine, no more is logged than by the others, and no key is asked for, as by them
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
     "LITELLM_LOG": "ERROR",
     "LITELLM_MODE": "PRODUCTION",
     "NO_DOCS": "True",
     "DISABLE_ADMIN_UI": "True",
+    "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",
 }
 
 
