@@ -95,7 +95,12 @@ async def test_the_same_picture_twice_in_one_request_is_decoded_once(
 ) -> None:
     calls: list[str] = []
     real = decode.pixels
-    monkeypatch.setattr(decode, "pixels", lambda *a: calls.append(a[3]) or real(*a))
+
+    def spy(*arguments: Any) -> Any:
+        calls.append(arguments[3])
+        return real(*arguments)
+
+    monkeypatch.setattr(decode, "pixels", spy)
     one, other = uri(plain("PNG")), uri(plain("BMP"))
     images = await room.load(one, other, one)
     assert [image.hit for image in images] == [False, False, True]

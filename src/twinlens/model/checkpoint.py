@@ -143,8 +143,9 @@ def _processor(folder: Path) -> tuple[Path, dict[str, Any]]:
 
 
 def _name(folder: Path) -> str:
-    # A snapshot in the hub's cache lies in models--ORG--NAME/snapshots/COMMIT: the commit is no name to show.
+    # A snapshot in a hub's cache lies in models--ORG--NAME/snapshots/COMMIT or models/ORG--NAME/snapshots/master:
+    # the last part is no name to show.
     folder = folder.absolute()
-    if folder.parent.name == "snapshots" and folder.parent.parent.name.startswith("models--"):
+    if folder.parent.name == "snapshots":
         return folder.parent.parent.name.rsplit("--", 1)[-1]
     return folder.name

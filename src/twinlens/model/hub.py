@@ -29,7 +29,7 @@ def find(model: str, settings: Settings, *, form: Form = "openvino") -> Path:
     if model == DEMO:
         return demo_folder(form)
     folder = Path(model).expanduser()
-    if folder.is_dir():
+    if model and folder.is_dir():
         return folder.absolute()
     if folder.is_file():
         raise ModelError(f"{model} is a file, not a model folder.", cure="Give the folder that it lies in.")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 # Weights in forms that no engine takes, and what is not needed to serve.
-UNUSED = ["*.gguf", "*.pt", "*.pth", "*.h5", "*.msgpack", "*.onnx", "pytorch_model*.bin", "original/*", "*.md", ".*"]
+UNUSED = ["*.gguf", "*.pt", "*.pth", "*.h5", "*.msgpack", "*.onnx", "pytorch_model*.bin", "original/*", "*.md"]
 _NETWORK = "Check the network and the hub's address, or give the folder of a model that is already here."
 
 
@@ -56,15 +56,25 @@ def _modelscope(model: str, revision: str) -> Path:
         from modelscope import snapshot_download  # noqa: PLC0415
     except ImportError as error:
         raise ModelError("The hub modelscope needs its client.", cure="pip install 'twinlens[modelscope]'") from error
-    from modelscope.hub.errors import NotExistError  # noqa: PLC0415
+    from modelscope.hub import errors  # noqa: PLC0415
     from requests.exceptions import RequestException  # noqa: PLC0415 - a dependency of that client
 
     try:
-        return Path(snapshot_download(model, revision=revision or None, ignore_file_pattern=UNUSED))
-    except NotExistError as error:
-        raise ModelError(f"There is no model {model} at ModelScope.", cure="Check the id and the revision.") from error
-    except (RequestException, OSError, ValueError) as error:
+        return Path(snapshot_download(model, revision=revision or None, ignore_patterns=UNUSED))
+    except errors.NotExistError as error:
+        raise _not_there(model) from error
+    except RequestException as error:
+        # The client says most of what the hub answered by this error of the library below it.
+        if getattr(error.response, "status_code", 0) in (401, 403, 404):
+            raise _not_there(model) from error
         raise _broken_off(model, "ModelScope", error) from error
+    except (errors.HubError, OSError, ValueError) as error:
+        raise _broken_off(model, "ModelScope", error) from error
+
+
+def _not_there(model: str) -> ModelError:
+    cure = "Check the id and the revision; a private model needs MODELSCOPE_API_TOKEN."
+    return ModelError(f"There is no model {model} at ModelScope, or no such revision of it.", cure=cure)
 
 
 def _absent(model: str, hub: str, *, offline: bool) -> ModelError:
