@@ -33,9 +33,10 @@ EOS
 # environment FOLDER PYTHON ARGS...: FOLDER is an environment in which `pip install ARGS` has succeeded.
 # A second call is quick; calls at the same time wait for the first.
 environment() {
-    local folder=$1 python=$2
+    local folder=$1 python=$2 lock=$1.lock
     shift 2
-    mkdir -p "$(dirname "$folder")"
+    if [ "$folder" = .venv ]; then lock=.cache/venv.lock; fi
+    mkdir -p "$(dirname "$folder")" "$(dirname "$lock")"
     (
         if command -v flock >/dev/null; then flock 9; fi
         if [ -e "$folder/complete" ]; then exit 0; fi
@@ -48,5 +49,5 @@ environment() {
         "$folder/bin/python" -m pip install -qq --disable-pip-version-check --upgrade "pip>=25.1"
         "$folder/bin/python" -m pip install -qq --disable-pip-version-check "$@"
         touch "$folder/complete"
-    ) 9>"$folder.lock"
+    ) 9>"$lock"
 }

@@ -53,6 +53,20 @@ def test_ops_01_a_frozen_engine_is_noticed_and_replaced() -> None:
         assert 'twinlens_child_deaths_total{cause="stalled",child="engine"} 1.0' in service.http.get("/metrics").text
 
 
+def test_a_busy_real_engine_is_never_replaced() -> None:
+    """The embedded engine with more large pictures than it can see in the stall timeout."""
+    flags = ("--engine", "openvino", "--engine-stall-timeout-s", "3")
+    with serving(*flags) as service, concurrent.futures.ThreadPoolExecutor(8) as pool:
+        pid = service.engine.pid
+        asked = [
+            pool.submit(service.chat, "Describe it.", image_part(seed, (700, 600)), max_tokens=20) for seed in range(8)
+        ]
+        assert {answer.result(100).status_code for answer in asked} <= {200, 503}
+        assert service.engine.pid == pid
+        assert "starting again" not in service.log()
+        until(service.ready, 10)
+
+
 def test_ops_03_a_dead_engine_is_503_until_another_is_ready() -> None:
     """kill -9: never a 500, and back by itself."""
     with serving() as service:

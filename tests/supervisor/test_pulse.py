@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlens.supervisor.pulse import BUSY_FACTOR, LONGEST_GAP_S, Pulse, Sign
+from twinlens.supervisor.pulse import BUSY_FACTOR, LONGEST_GAP_S, STALLED_FACTOR, Pulse, Sign
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -61,8 +61,8 @@ def test_one_very_long_step_takes_it_out_of_service_and_never_replaces_it() -> N
 
     said = dict(life(300, long_step))
     assert "lost" not in said.values()
-    assert said[S - 1] == "alive"
-    assert said[S] == "stalled"
+    assert said[S * STALLED_FACTOR - 1] == "alive"
+    assert said[S * STALLED_FACTOR] == "stalled"
     assert said[200] == "alive"
 
 

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.mmap_dict import MmapedDict, mmap_key
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from twinlens import orders
 from twinlens.orders import EngineState, ServiceCard, WorkerOrders
 from twinlens.settings import Settings
 from twinlens.supervisor.board import Board
-from twinlens.supervisor.deaths import Deaths
+from twinlens.supervisor.deaths import KEPT_FILES, Deaths
 from twinlens.supervisor.pauses import FIRST_S, HEALTHY_S, LONGEST_S, Pauses
 
 if TYPE_CHECKING:
@@ -57,6 +58,26 @@ def test_deaths_reach_the_exposition_and_gauges_of_the_dead_leave_it(tmp_path: P
     assert 'twinlens_child_deaths_total{cause="signal 9",child="engine"} 2.0' in text
     assert 'twinlens_child_deaths_total{cause="exit 1",child="gateway"} 1.0' in text
     assert not gauge.exists()
+
+
+def test_the_numbers_of_the_long_dead_are_kept_and_their_files_are_not(tmp_path: Path) -> None:
+    first_dead = 2**22 + 1  # above the largest process id
+    for pid in range(first_dead, first_dead + 100):
+        numbers = MmapedDict(str(tmp_path / f"counter_{pid}.db"))  # type: ignore[no-untyped-call]
+        numbers.write_value(mmap_key("requests", "requests_total", [], [], "Requests."), 2.0, 1.0)  # type: ignore[no-untyped-call]
+        numbers.close()  # type: ignore[no-untyped-call]
+        (tmp_path / f"gauge_mostrecent_{pid}.db").touch()
+    deaths = Deaths(tmp_path)
+    deaths.count("gateway", "exit 1", first_dead + 99)
+    registry = CollectorRegistry()
+    for gauge in tmp_path.glob("gauge_*"):
+        gauge.unlink()  # they were made empty here
+    MultiProcessCollector(registry, path=str(tmp_path))  # type: ignore[no-untyped-call]
+    text = generate_latest(registry).decode()
+    deaths.close()
+    assert "requests_total 200.0" in text
+    assert 'twinlens_child_deaths_total{cause="exit 1",child="gateway"} 1.0' in text
+    assert len(list(tmp_path.iterdir())) <= KEPT_FILES + 1
 
 
 def test_orders_travel_unchanged() -> None:

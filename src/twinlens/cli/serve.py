@@ -7,6 +7,7 @@ SIGTERM, SIGINT (Ctrl-C) and SIGHUP drain; the second one ends at once. Exit cod
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import shlex
 import signal
@@ -100,7 +101,8 @@ async def _until_signalled(service: Service, question: Sequence[str] | None) -> 
             _say(f"Waiting for the engine: {state.state}. {state.reason}".rstrip())
 
     for number in SIGNALS:
-        loop.add_signal_handler(number, stop, number)
+        if signal.getsignal(number) is not signal.SIG_IGN or number != signal.SIGHUP:  # “nohup” wants it ignored
+            loop.add_signal_handler(number, stop, number)
     service.on_change = tell
     _say("Waiting for the engine: it loads the model.")
     coming = asyncio.create_task(_come_up(service, question))
@@ -133,4 +135,5 @@ async def _first_question(service: Service, picture: str, prompt: str) -> None:
 
 
 def _say(text: str) -> None:
-    print(text, flush=True)
+    with contextlib.suppress(BrokenPipeError):  # nobody listens any more: no reason to stop serving
+        print(text, flush=True)

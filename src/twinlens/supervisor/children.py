@@ -183,5 +183,6 @@ def _text(line: bytes) -> str:
 
 
 def _show(line: str) -> None:
-    sys.stderr.write(line + "\n")
-    sys.stderr.flush()
+    with contextlib.suppress(OSError):  # whoever read our errors left; the child must not block for that
+        sys.stderr.write(line + "\n")
+        sys.stderr.flush()

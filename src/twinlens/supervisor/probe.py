@@ -60,5 +60,6 @@ class Probe:
             raise EngineUnavailable("The engine's trial answer has no end.")
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections and give back the store's room."""
         await self._client.close()
+        self._store.close()

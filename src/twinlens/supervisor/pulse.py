@@ -8,7 +8,7 @@ since the sign before. *Effort* is time that its threads spent on a core or wait
 
 the first is short and the second long: a busy engine is not replaced for being slow. With S = engine_stall_timeout_s,
 
-    stalled (takes no new requests)  quiet >= S/2  or  silence >= S
+    stalled (takes no new requests)  quiet >= S/2  or  silence >= 3 S
     lost    (killed and replaced)    quiet >= S    or  silence >= 15 S
 
 Time in which the watcher itself did not run (a suspended machine) counts as one probe only. Why the rule is this
@@ -24,6 +24,7 @@ Verdict = Literal["alive", "stalled", "lost"]
 
 LONGEST_GAP_S = 5.0  # of one observation to the next, as far as it counts
 LEAST_EFFORT = 0.05  # of a core: above what answering probes takes, below what a starved engine gets
+STALLED_FACTOR = 3
 BUSY_FACTOR = 15
 
 
@@ -67,7 +68,7 @@ class Pulse:
         """How the engine is after what was felt so far."""
         if self._quiet >= self._limit or self._silence >= self._limit * BUSY_FACTOR:
             return "lost"
-        if self._quiet >= self._limit / 2 or self._silence >= self._limit:
+        if self._quiet >= self._limit / 2 or self._silence >= self._limit * STALLED_FACTOR:
             return "stalled"
         return "alive"
 
