@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 LOGS = CACHE / "bench-logs"
+LARGE = 64 << 20  # bytes
 
 
 def free_port() -> int:
@@ -99,8 +100,9 @@ class Memory:
     """Proportional set size of one process in bytes: shared pages are divided among those who share them."""
 
     name: str
-    pss: int
-    store: int  # of it, mapped objects of the store
+    own: int  # all but the two below
+    store: int  # mapped objects of the store
+    kv_cache: int  # what is in use of reservations of LARGE and more: how the embedded engine keeps its KV cache
 
 
 def memory(pid: int, store: Path) -> list[Memory]:
@@ -113,17 +115,25 @@ def memory(pid: int, store: Path) -> list[Memory]:
 
 
 def _memory(process: psutil.Process, store: Path) -> Memory:
-    total = in_store = 0
-    inside = False
+    sums = {"own": 0, "store": 0, "kv_cache": 0}
     with Path(f"/proc/{process.pid}/smaps").open() as lines:
+        words: list[str] = []
+        size = 0
         for line in lines:
-            if line.startswith("Pss:"):
-                size = int(line.split()[1]) * 1024
-                total += size
-                in_store += size if inside else 0
-            elif "-" in line.partition(" ")[0]:
-                inside = str(store) in line
-    return Memory(_name(process.cmdline()), total, in_store)
+            name, *values = line.split()
+            if "-" in name and not name.endswith(":"):
+                words = values
+            elif name == "Size:":
+                size = int(values[0]) * 1024
+            elif name == "Pss:":
+                sums[_kind(" ".join(words[4:]), size, store)] += int(values[0]) * 1024
+    return Memory(_name(process.cmdline()), **sums)
+
+
+def _kind(path: str, size: int, store: Path) -> str:
+    if str(store) in path:
+        return "store"
+    return "kv_cache" if path == "" and size >= LARGE else "own"
 
 
 def _name(command: list[str]) -> str:

@@ -329,7 +329,7 @@ def test_the_bound_is_never_more_than_the_file_system_has(root: Path) -> None:
 
 
 def test_no_descriptor_is_left_over(store: Store) -> None:
-    put(store, 1)
+    put(store, 1, 3000)
     process = psutil.Process()
     before = process.num_fds(), len(process.memory_maps(grouped=False))
     for _ in range(5000):
