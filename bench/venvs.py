@@ -1,25 +1,23 @@
-"""Environments of the peers, made once a machine and kept under .cache/venvs."""
+"""Environments of the peers, made at their first use and shared by all checkouts of this user."""
 
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
 import sys
-import venv
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 CACHE = ROOT / ".cache"
+SHARED = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "twinlens/venvs"
 
 
 def python_of(name: str) -> Path:
     """Interpreter of the environment that bench/requirements-<name>.txt describes; installed if it is not there."""
     requirements = Path(__file__).parent / f"requirements-{name}.txt"
-    folder = CACHE / "venvs" / f"bench-{name}-{hashlib.sha256(requirements.read_bytes()).hexdigest()[:12]}"
-    python, done = folder / "bin/python", folder / "installed"
-    if not done.exists():
-        print(f"Installing the environment of “{name}” ...", file=sys.stderr, flush=True)
-        venv.create(folder, with_pip=True, clear=True)
-        subprocess.run([python, "-m", "pip", "install", "-q", "-r", requirements], check=True)
-        done.touch()
-    return python
+    mark = hashlib.sha256(sys.version.encode() + requirements.read_bytes()).hexdigest()[:12]
+    folder = SHARED / f"bench-{name}-{mark}"
+    make = '. scripts/common.sh; environment "$@"'
+    subprocess.run(["bash", "-ec", make, "bash", folder, sys.executable, "-r", requirements], cwd=ROOT, check=True)
+    return folder / "bin/python"
