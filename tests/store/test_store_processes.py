@@ -22,7 +22,7 @@ LIMIT = 2 << 20  # twenty of sixty objects: every process evicts all the time
 
 
 def start(root: Path, seed: int, seconds: float) -> SpawnProcess:
-    process = SPAWN.Process(target=churn, args=(root, LIMIT, seed, seconds))
+    process = SPAWN.Process(target=churn, args=(root, LIMIT, seed, seconds), daemon=True)
     process.start()
     return process
 
@@ -75,7 +75,7 @@ def test_killed_at_random_moments_nothing_is_wrong_or_left_over(root: Path) -> N
 
 def test_what_a_killed_process_leaves_is_swept_and_its_objects_stay(root: Path, tmp_path: Path) -> None:
     ready = tmp_path / "ready"
-    process = SPAWN.Process(target=hold_and_sleep, args=(root, LIMIT, 1, ready))
+    process = SPAWN.Process(target=hold_and_sleep, args=(root, LIMIT, 1, ready), daemon=True)
     process.start()
     while not ready.exists():
         assert process.is_alive()
@@ -98,7 +98,7 @@ def test_what_a_killed_process_leaves_is_swept_and_its_objects_stay(root: Path, 
 def test_leases_of_killed_processes_make_room_without_a_restart(root: Path, tmp_path: Path) -> None:
     store = Store(root, LIMIT)
     ready = tmp_path / "ready"
-    process = SPAWN.Process(target=hold_and_sleep, args=(root, LIMIT, 1, ready))
+    process = SPAWN.Process(target=hold_and_sleep, args=(root, LIMIT, 1, ready), daemon=True)
     process.start()
     while not ready.exists():
         time.sleep(0.01)
