@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -63,7 +64,7 @@ class EngineApp:
         try:
             await self._route(scope["method"], scope["path"], receive, send)
         except TwinlensError as error:
-            await _send(send, error.status, _encode(error.body()))
+            await _send(send, error.status, _encode(error.body()), error.retry_after)
 
     async def _route(self, method: str, path: str, receive: Receive, send: Send) -> None:
         if path == "/v1/chat/completions":
@@ -180,8 +181,10 @@ async def _body(receive: Receive) -> bytearray | None:
             return body
 
 
-async def _send(send: Send, status: int, body: bytes) -> None:
+async def _send(send: Send, status: int, body: bytes, retry_after: float | None = None) -> None:
     headers = [*JSON, (b"content-length", str(len(body)).encode())]
+    if retry_after is not None:
+        headers.append((b"retry-after", str(math.ceil(retry_after)).encode()))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send(_last(body))
 
