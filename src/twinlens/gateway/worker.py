@@ -58,7 +58,7 @@ class Worker:
             Path(orders.model_folder), revision=settings.revision, served_name=settings.served_name
         )
         self.store = Store(store_dir(settings), settings.store_bytes)
-        self.loader = Loader(self.found.rule, self.store, settings)
+        self.loader = Loader(self.found.rule, self.store, settings, salt=self.found.weights_id)
         self.client = EngineClient(
             orders.engine, model=self.found.name, pool=1024, idle_timeout_s=settings.idle_timeout_s
         )

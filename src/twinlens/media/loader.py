@@ -43,14 +43,18 @@ LARGE = 32_000_000  # pixels; pictures above are decoded one at a time, because 
 class Loader:
     """Makes pixels of what clients send. One for each gateway process; `close` ends its threads."""
 
-    def __init__(self, rule: PictureRule, store: Store, settings: Settings) -> None:
-        """Raises OperatorError for unsafe decoders, SettingsError for bounds that the model does not take."""
+    def __init__(self, rule: PictureRule, store: Store, settings: Settings, *, salt: str = "") -> None:
+        """Raises OperatorError for unsafe decoders, SettingsError for bounds that the model does not take.
+
+        `salt` goes into every key: services with different salts share no object.
+        """
         decode.check_decoders()
         try:
             self._rule = rule.bounded(settings.min_pixels or None, settings.max_pixels or None, "auto")
         except InvalidRequest as error:
             raise SettingsError(error.message, cure="Change min_pixels or max_pixels.") from error
         self._store = store
+        self._salt = salt
         self._most_bytes = settings.max_image_bytes
         self._most_pixels = settings.max_image_pixels
         threads = settings.load_threads or len(os.sched_getaffinity(0))
@@ -107,7 +111,7 @@ class Loader:
             size = rule.target(*header.size)
         return Sight(
             where=ref.where,
-            key=pixels_key(blake3(data).digest(), part="0", recipe=decode.RECIPE, size=size),
+            key=pixels_key(blake3(data).digest(), part="0", recipe=decode.RECIPE, size=size, salt=self._salt),
             data=data,
             source_format=header.format,
             source_size=header.size,
