@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -43,6 +45,24 @@ def test_pictures_stand_in_their_places() -> None:
 def test_count_takes_a_picture_as_one_token() -> None:
     without = PLAIN.count(PLAIN.render([turn("user", "x")]))
     assert PLAIN.count(PLAIN.render([turn("user", "x", 0)])) == without + 3
+
+
+def test_counting_a_long_text_does_not_hold_up_other_threads() -> None:
+    ticks, done = 0, threading.Event()
+
+    def tick() -> None:
+        nonlocal ticks
+        while not done.wait(0.001):
+            ticks += 1
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    start = time.perf_counter()
+    PLAIN.count("hello world, this is text. " * 8000)
+    took = time.perf_counter() - start
+    done.set()
+    thread.join()
+    assert ticks > took / 0.05
 
 
 SEC_05 = (

@@ -100,7 +100,8 @@ class Words:
 
     def count(self, prompt: str) -> int:
         """Tokens of a rendered prompt; a picture's place counts as one token. Takes milliseconds for long texts."""
-        return len(self._tokenizer.encode(prompt, add_special_tokens=False))
+        # By the batch: for a single text the library keeps the interpreter to itself, a second for half a megabyte.
+        return len(self._tokenizer.encode_batch_fast([prompt], add_special_tokens=False)[0])
 
     def neutral(self, text: str) -> str:
         """The text with special tokens and role markers broken up. Doing it again changes nothing."""
