@@ -77,7 +77,7 @@ async def kept(folder: Path, *, script: str = "", stall_s: float = STALL_S) -> A
     deaths = Deaths(folder)
     settings = Settings(engine_stall_timeout_s=stall_s, engine_start_timeout_s=20)
     command = Command("engine", (sys.executable, *arguments), orders=b"", piped=True)
-    keeper = EngineKeeper(command, Probe(client), board, deaths, settings)
+    keeper = EngineKeeper(command, lambda: Probe(client), board, deaths, settings)
     running = asyncio.create_task(keeper.run())
     try:
         yield Kept(board, client, told)

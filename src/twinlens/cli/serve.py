@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from twinlens.settings import Settings
     from twinlens.supervisor.service import Service
 
+FIRST_TOKENS = 200  # of the answer to --ask: enough to see it work
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -128,7 +129,13 @@ async def _first_question(service: Service, picture: str, prompt: str) -> None:
 
     _say(f"\n{picture}\n{prompt}")
     try:
-        await put(service.url, service.plan.test_weights, service.plan.settings, Question((picture,), prompt), 60)
+        await put(
+            service.url,
+            service.plan.test_weights,
+            service.plan.settings,
+            Question((picture,), prompt, max_tokens=FIRST_TOKENS),
+            60,
+        )
     except TwinlensError as error:
         _say(f"No answer: {error.message} {error.cure}".rstrip())
     _say("")

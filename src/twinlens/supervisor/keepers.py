@@ -20,7 +20,7 @@ from twinlens.supervisor.pulse import Pulse, Sign
 from twinlens.supervisor.watch import Asks, Watch
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine
+    from collections.abc import AsyncIterator, Callable, Coroutine
     from pathlib import Path
     from typing import Any
 
@@ -39,15 +39,18 @@ WORKER_STALL_S = 20.0
 class AttachedEngine:
     """An engine that somebody else runs: watched, never touched."""
 
-    def __init__(self, probe: Asks, board: Board, settings: Settings) -> None:
+    def __init__(self, probe: Callable[[], Asks], board: Board, settings: Settings) -> None:
+        self._probe = probe
         self._board = board
-        self._watch = Watch(probe, board, settings.engine_stall_timeout_s, effort=lambda: None)
+        self._stall_timeout_s = settings.engine_stall_timeout_s
 
     async def run(self) -> None:
         """Until cancelled."""
+        await asyncio.sleep(0)  # the workers start first: making the probe takes a while
+        watch = Watch(self._probe(), self._board, self._stall_timeout_s, effort=lambda: None)
         while True:
-            await self._watch.until_ready(None)
-            reason = await self._watch.until_lost()
+            await watch.until_ready(None)
+            reason = await watch.until_lost()
             log.warning("engine: %s; waiting for it", reason)
             self._board.show("stalled", "It does not answer.")
 
@@ -58,7 +61,9 @@ class AttachedEngine:
 class EngineKeeper:
     """The engine's process."""
 
-    def __init__(self, command: Command, probe: Asks, board: Board, deaths: Deaths, settings: Settings) -> None:
+    def __init__(
+        self, command: Command, probe: Callable[[], Asks], board: Board, deaths: Deaths, settings: Settings
+    ) -> None:
         self._command = command
         self._probe = probe
         self._board = board
@@ -101,7 +106,7 @@ class EngineKeeper:
 
     async def _watch(self, child: Child) -> str:
         settings = self._settings
-        watch = Watch(self._probe, self._board, settings.engine_stall_timeout_s, lambda: effort(child.pid))
+        watch = Watch(self._probe(), self._board, settings.engine_stall_timeout_s, lambda: effort(child.pid))
         if not await watch.until_ready(settings.engine_start_timeout_s):
             return f"not ready after {settings.engine_start_timeout_s:.0f} s"
         self._was_ready = True

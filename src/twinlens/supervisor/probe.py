@@ -7,18 +7,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from twinlens.core import Image, ImagePart, ImageRef, Message, Request, Sampling, TextPart
+from twinlens.engines.client import EngineClient
 from twinlens.errors import EngineUnavailable
+from twinlens.settings import store_dir
+from twinlens.store import Store
 from twinlens.store.keys import pixels_key
 
 if TYPE_CHECKING:
-    from twinlens.engines.client import EngineClient
     from twinlens.engines.wire import Health
     from twinlens.model.checkpoint import Checkpoint
-    from twinlens.store import Store
+    from twinlens.supervisor.plan import Plan
 
 WHERE = "probe"
 SIDE = 56  # pixels; the model's own rule has the last word
 GREY = 128
+IDLE_S = 120.0  # silence that a trial answer may have; the start's own limit ends it in any case
 # A grey PNG of SIDE x SIDE, for engines that resolve no references.
 DATA_URI = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAADgAAAA4CAIAAAAn5KxJAAAAP0lEQVR42u3OMQ0AAAwDoEqv9B5TsQQUkD4RUVFRUVFRUVFRU"
@@ -63,3 +66,9 @@ class Probe:
         """Close the connections and give back the store's room."""
         await self._client.close()
         self._store.close()
+
+
+def probe_of(plan: Plan) -> Probe:
+    """The probe of a planned service."""
+    client = EngineClient(plan.engine, model=plan.model.name, pool=4, idle_timeout_s=IDLE_S)
+    return Probe(client, Store(store_dir(plan.settings), plan.settings.store_bytes), plan.model)

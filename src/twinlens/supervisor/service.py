@@ -17,16 +17,13 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from twinlens.engines.client import EngineClient
 from twinlens.orders import ServiceCard, publish_card
-from twinlens.settings import run_dir, store_dir
-from twinlens.store import Store
+from twinlens.settings import run_dir
 from twinlens.supervisor.board import Board
 from twinlens.supervisor.deaths import Deaths
 from twinlens.supervisor.keepers import AttachedEngine, EngineKeeper, WorkerKeeper
 from twinlens.supervisor.listen import listen, url_of
 from twinlens.supervisor.plan import Plan, engine_command, work_out, worker_command
-from twinlens.supervisor.probe import Probe
 from twinlens.supervisor.runfolder import RunFolder
 
 if TYPE_CHECKING:
@@ -36,10 +33,10 @@ if TYPE_CHECKING:
 
     from twinlens.orders import EngineState
     from twinlens.settings import Settings
+    from twinlens.supervisor.probe import Probe
 
 log = logging.getLogger(__name__)
 
-PROBE_IDLE_S = 120.0  # silence that a trial answer may have; the start's own limit ends it in any case
 WORKER_SLACK_S = 7.0  # for a worker to end after its own drain limit
 
 
@@ -53,6 +50,7 @@ class Service:
         self._folder = folder
         self._listening = listening
         self.ready = asyncio.Event()  # engine and workers have come up
+        self._probe: Probe | None = None
         self._stop = asyncio.Event()
         self._at_once = asyncio.Event()
 
@@ -67,8 +65,7 @@ class Service:
         settings = self.plan.settings
         board = Board(self._folder.path, self._changed)
         deaths = Deaths(self._folder.metrics)
-        probe = self._probe()
-        engine = self._engine(probe, board, deaths)
+        engine = self._engine(board, deaths)
         workers = [self._worker(number, deaths) for number in range(settings.workers)]
         publish_card(self._folder.path, self._card())
         crew = _Crew()
@@ -85,7 +82,8 @@ class Service:
             await asyncio.gather(engine_task, return_exceptions=True)
         finally:
             await crew.dismiss()
-            await probe.close()
+            if self._probe:
+                await self._probe.close()
             deaths.close()
 
     async def _come_up(self, board: Board, workers: list[WorkerKeeper]) -> None:
@@ -111,16 +109,19 @@ class Service:
                 worker.kill()
             await asyncio.wait(late)
 
-    def _probe(self) -> Probe:
-        settings = self.plan.settings
-        client = EngineClient(self.plan.engine, model=self.plan.model.name, pool=4, idle_timeout_s=PROBE_IDLE_S)
-        return Probe(client, Store(store_dir(settings), settings.store_bytes), self.plan.model)
+    def _made_probe(self) -> Probe:
+        # Its libraries take a good part of a second to import: time in which the processes already start.
+        from twinlens.supervisor.probe import probe_of  # noqa: PLC0415
 
-    def _engine(self, probe: Probe, board: Board, deaths: Deaths) -> EngineKeeper | AttachedEngine:
+        if self._probe is None:
+            self._probe = probe_of(self.plan)
+        return self._probe
+
+    def _engine(self, board: Board, deaths: Deaths) -> EngineKeeper | AttachedEngine:
         settings = self.plan.settings
         if self.plan.attached:
-            return AttachedEngine(probe, board, settings)
-        return EngineKeeper(engine_command(self.plan, self._folder), probe, board, deaths, settings)
+            return AttachedEngine(self._made_probe, board, settings)
+        return EngineKeeper(engine_command(self.plan, self._folder), self._made_probe, board, deaths, settings)
 
     def _worker(self, number: int, deaths: Deaths) -> WorkerKeeper:
         command = worker_command(self.plan, self._folder, number, self._listening.fileno())
