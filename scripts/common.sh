@@ -30,6 +30,14 @@ print(hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16])
 EOS
 }
 
+# bare FOLDER PYTHON: an environment with pip. Debian's Python comes without ensurepip, but with a pip that installs into
+# other environments.
+bare() {
+    "$2" -m venv --clear "$1" 2>/dev/null || {
+        "$2" -m venv --clear --without-pip "$1" && "$2" -m pip --python "$1/bin/python" install -qq pip
+    }
+}
+
 # environment FOLDER PYTHON ARGS...: FOLDER is an environment in which `pip install ARGS` has succeeded.
 # A second call is quick; calls at the same time wait for the first.
 environment() {
@@ -41,13 +49,10 @@ environment() {
         if command -v flock >/dev/null; then flock 9; fi
         if [ -e "$folder/complete" ]; then exit 0; fi
         say "Making the environment $folder ..."
-        # Debian's Python comes without ensurepip, but with a pip that installs into other environments.
-        "$python" -m venv --clear "$folder" 2>/dev/null || {
-            "$python" -m venv --clear --without-pip "$folder"
-            "$python" -m pip --python "$folder/bin/python" install -qq pip
-        }
-        "$folder/bin/python" -m pip install -qq --disable-pip-version-check --upgrade "pip>=25.1"
-        "$folder/bin/python" -m pip install -qq --disable-pip-version-check "$@"
-        touch "$folder/complete"
+        # Joined by && because “set -e” has no effect where the caller tests our result.
+        bare "$folder" "$python" &&
+            "$folder/bin/python" -m pip install -qq --disable-pip-version-check --upgrade "pip>=25.1" &&
+            "$folder/bin/python" -m pip install -qq --disable-pip-version-check "$@" &&
+            touch "$folder/complete"
     ) 9>"$lock"
 }
