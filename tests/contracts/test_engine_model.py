@@ -183,11 +183,9 @@ class TestModel:
                 await asyncio.sleep(0.3)
                 short = schema({"enum": ["a", "b"]})
                 others = [asyncio.create_task(asking.ask("choose", answer=short, max_tokens=most)) for _ in range(4)]
-                await asyncio.sleep(0.5)
-                assert (await asking.health()).waiting == 4
+                await asking.until_waiting(4)
                 others[1].cancel()
-                await asyncio.sleep(0.2)
-                assert (await asking.health()).waiting == 3
+                await asking.until_waiting(3)
                 first.cancel()
                 said = await asyncio.gather(*others, return_exceptions=True)
                 assert [isinstance(one, asyncio.CancelledError) for one in said].count(True) == 1

@@ -141,6 +141,12 @@ class Asking:
         ):
             return response.status, await response.json()
 
+    async def until_waiting(self, count: int, seconds: float = 10) -> None:
+        """Wait until so many requests wait for room."""
+        async with asyncio.timeout(seconds):
+            while (await self.health()).waiting != count:
+                await asyncio.sleep(0.02)
+
     async def until_idle(self, seconds: float) -> float:
         """Wait until nothing runs; the seconds that it took."""
         begin = time.monotonic()
