@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.models import model_folder
-from tests.serving.harness import Service, free_port, picture, serving
+from tests.serving.harness import Service, free_port, picture, serving, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -165,3 +165,19 @@ def test_with_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "key" in err
         monkeypatch.setenv("TWINLENS_API_KEYS", "right")
         assert ask(running, "say hello") == (0, "hello\n", "")
+
+
+def test_serve_asks_a_first_question_and_serves_on(photo: str) -> None:
+    """What scripts/start does."""
+    with serving("--ask", photo, "say good morning") as running:
+        until(lambda: running.log().count("  address  ") == 2, 20)
+        assert f"\n{photo}\nsay good morning\n" in running.log()
+        assert "\ngood morning\n" in running.log()
+        assert f"base64 < {photo} |" in running.log()
+        assert running.ready()
+
+
+def test_serve_goes_on_when_the_first_question_fails() -> None:
+    with serving("--ask", "/missing.jpg", "What?") as running:
+        until(lambda: "No answer: The picture /missing.jpg cannot be read" in running.log(), 20)
+        assert running.ready()
