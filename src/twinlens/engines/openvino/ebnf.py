@@ -32,17 +32,17 @@ KNOWN = {
 MAX_RULES = 4000
 
 # A control character needs its escape; every other character is written as it is.
-BASE = r"""
-char ::= [^"\\\x00-\x1F] | "\\" (["\\/bfnrt] | "u00" [01] [0-9a-fA-F])
-string ::= "\"" char* "\""
-digits ::= [0-9]{1,17}
-natural ::= "0" | [1-9] [0-9]{0,17}
+CHAR = r"""[^"\\\x00-\x1F] | "\\" ["\\/bfnrt] | "\\u00" [01] [0-9a-fA-F]"""
+BASE = rf"""
+string ::= "\"" ({CHAR})* "\""
+digits ::= [0-9]{{1,17}}
+natural ::= "0" | [1-9] [0-9]{{0,17}}
 integer ::= "-"? natural
-number ::= "-"? natural ("." digits)? ([eE] [+-]? [0-9]{1,3})?
+number ::= "-"? natural ("." digits)? ([eE] [+-]? [0-9]{{1,3}})?
 comma ::= "," " "?
 colon ::= ":" " "?
 pair ::= string colon any
-object ::= "{" (pair (comma pair)*)? "}"
+object ::= "{{" (pair (comma pair)*)? "}}"
 array ::= "[" (any (comma any)*)? "]"
 any ::= object | array | string | number | "true" | "false" | "null"
 """
@@ -80,6 +80,7 @@ class _Writer:
         self.rules: list[str] = []
         self._root = root
         self._names: dict[str, str] = {}  # of references, so that recursion ends
+        self._made: dict[str, str] = {}  # expression to name: what is said once is compiled once
 
     def rule(self, schema: Any) -> str:
         """Name of a rule, or of a basic one, for any schema."""
@@ -97,9 +98,12 @@ class _Writer:
         return self._typed(schema)
 
     def _new(self, expression: str, name: str = "") -> str:
+        if not name and expression in self._made:
+            return self._made[expression]
         name = name or f"r{len(self.rules)}"
         if len(self.rules) > MAX_RULES:
             raise Unknown
+        self._made[expression] = name
         self.rules.append(f"{name} ::= {expression}")
         return name
 
@@ -163,7 +167,7 @@ class _Writer:
             return self._new(FORMATS[form])
         if "minLength" not in schema and "maxLength" not in schema:
             return "string"
-        return self._new(f'"\\"" char{_times(schema, "Length")} "\\""')
+        return self._new(f'"\\"" ({CHAR}){_times(schema, "Length")} "\\""')
 
     def _integer(self, schema: dict[str, Any]) -> str:
         low, high = ebnf_numbers.whole_bounds(schema)

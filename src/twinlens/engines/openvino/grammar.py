@@ -8,7 +8,6 @@ compiler's cache, so the step finds the grammar ready. The compiler's messages h
 from __future__ import annotations
 
 import contextlib
-import re
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
@@ -19,20 +18,13 @@ import openvino_genai as genai
 
 from twinlens.engines.openvino import ebnf
 from twinlens.engines.openvino.constant import constant_model
-from twinlens.errors import InvalidSchema
+from twinlens.engines.openvino.means import Means, invalid
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from twinlens.engines import wire
 
 MAX_SCHEMA = 64 << 10  # bytes
-MAX_DEPTH = 48
-MAX_COUNT = 4096  # items, characters or repetitions that a grammar counts; each costs states
 KNOWN = 256  # schemas remembered as good
-UPPER = ("maxLength", "maxItems", "maxProperties")
-LOWER = ("minLength", "minItems", "minProperties")
-_QUANTIFIER = re.compile(r"\{(\d*),?(\d*)\}")
 
 
 def wanted_schema(chat: wire.Chat) -> Any:
@@ -44,8 +36,8 @@ def wanted_schema(chat: wire.Chat) -> Any:
         return {"type": "object"}
     schema = wanted.json_schema.schema if wanted.json_schema is not None else None
     if schema is None:
-        raise _invalid("There is no schema.")
-    return _bounded(schema, 0)
+        raise invalid("There is no schema.")
+    return Means().afford(schema)
 
 
 class Grammar:
@@ -62,7 +54,7 @@ class Grammar:
         """What holds an answer to the schema. Raises InvalidSchema."""
         text = msgspec.json.encode(schema)
         if len(text) > MAX_SCHEMA:
-            raise _invalid(f"The schema is over {MAX_SCHEMA} bytes.")
+            raise invalid(f"The schema is over {MAX_SCHEMA} bytes.")
         config = self._good.get(text) or self._compiled(schema, text.decode())
         self._good[text] = config
         self._good.move_to_end(text)
@@ -78,7 +70,7 @@ class Grammar:
         try:
             return self._tried(genai.StructuredOutputConfig(json_schema=text))
         except RuntimeError as error:
-            raise _invalid(
+            raise invalid(
                 "The schema cannot be enforced: it asks for something that the grammar does not know, contradicts "
                 "itself, or refers to something that is not there."
             ) from error
@@ -89,42 +81,3 @@ class Grammar:
         config.structured_output_config = wanted
         self._scratch.generate(ov.Tensor(np.zeros((1, 1), dtype=np.int64)), config)
         return wanted
-
-
-def _bounded(schema: Any, depth: int) -> Any:
-    """The schema for the grammar: counting bounds that would cost too much are left to the check of the answer."""
-    if depth > MAX_DEPTH:
-        raise _invalid(f"The schema is nested deeper than {MAX_DEPTH} levels.")
-    if isinstance(schema, list):
-        return [_bounded(item, depth + 1) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    return {key: _bounded(value, depth + 1) for key, value in schema.items() if _keep(key, value)}
-
-
-def _keep(key: str, value: Any) -> bool:
-    number = value if isinstance(value, int | float) and not isinstance(value, bool) else None
-    if key in LOWER and number is not None and number > MAX_COUNT:
-        raise _invalid(f"{key} is over {MAX_COUNT}.")
-    if key == "pattern" and isinstance(value, str) and _repetitions(value) > MAX_COUNT:
-        raise _invalid(f"A pattern repeats more than {MAX_COUNT} times.")
-    return not (key in UPPER and number is not None and number > MAX_COUNT)
-
-
-def _repetitions(pattern: str) -> int:
-    """The product of all bounds in a pattern: what nested ones can come to."""
-    product = 1
-    for count in _counts(pattern):
-        product *= max(count, 1)
-        if product > MAX_COUNT:
-            break
-    return product
-
-
-def _counts(pattern: str) -> Iterator[int]:
-    for found in _QUANTIFIER.finditer(pattern):
-        yield max((int(bound) for bound in found.groups() if bound and len(bound) < 10), default=MAX_COUNT)
-
-
-def _invalid(message: str) -> InvalidSchema:
-    return InvalidSchema(message, param="response_format.json_schema.schema")
