@@ -35,13 +35,50 @@ def test_a_folder_that_was_too_open_is_closed(tmp_path: Path) -> None:
         assert path.stat().st_mode & 0o777 == 0o700
 
 
-def test_files_of_others_stay(tmp_path: Path) -> None:
-    path = tmp_path / "run"
-    path.mkdir()
-    (path / "notes.txt").write_text("mine")
-    with RunFolder(path):
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("lock", [None, b"", b"flock of sheep", b"4242\nand more"])
+def test_a_folder_of_somebodys_files_is_refused_and_left_as_it_is(tmp_path: Path, lock: bytes | None) -> None:
+    """Whatever the files are called: a project has its own *.json and metrics/. A lock makes it no run folder."""
+    path = tmp_path / "project"
+    (path / "metrics").mkdir(parents=True)
+    for name in ("package.json", "engine.json", "worker-0.beat", "metrics/data.csv", "metrics/counter_1.db"):
+        (path / name).write_text(name)
+    if lock is not None:
+        (path / "lock").write_bytes(lock)
+    path.chmod(0o755)
+    before = contents(path)
+    with pytest.raises(SettingsError, match="holds other files"), RunFolder(path):
         pass
-    assert [file.name for file in path.iterdir()] == ["notes.txt"]
+    assert contents(path) == before
+    assert path.stat().st_mode & 0o777 == 0o755
+
+
+def test_only_the_exact_names_of_a_service_are_removed(tmp_path: Path) -> None:
+    """Somebody's files that came into a run folder while it was one stay, and so does the folder."""
+    path = tmp_path / "run"
+    strangers = {"notes.json", "engine.json.bak", ".other.json.1", "worker-x.beat", "metrics/data.csv", "metrics/x.db"}
+    with RunFolder(path) as folder:
+        for name in (*strangers, "engine.json", ".service.json.12", "worker-3.beat", "metrics/gauge_livesum_7.db"):
+            (folder.path / name).write_text(name)
+    assert contents(path).keys() == strangers
+
+
+def test_links_in_a_run_folder_are_not_followed(tmp_path: Path) -> None:
+    outside, path = tmp_path / "outside", tmp_path / "run"
+    outside.mkdir()
+    (outside / "counter_1.db").write_text("theirs")
+    with RunFolder(path) as folder:
+        folder.metrics.rmdir()
+        folder.metrics.symlink_to(outside)
+    assert contents(outside) == {"counter_1.db": b"theirs"}
+    with RunFolder(tmp_path / "other") as folder:
+        folder.metrics.rmdir()
+        folder.metrics.symlink_to(outside)
+        (folder.path / "engine.json").symlink_to(outside / "counter_1.db")
+    assert contents(outside) == {"counter_1.db": b"theirs"}
 
 
 def test_a_second_service_is_told_which_has_it(tmp_path: Path) -> None:

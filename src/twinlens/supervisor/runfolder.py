@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
-import shutil
+import re
 import stat
 from typing import TYPE_CHECKING
 
@@ -18,12 +19,18 @@ LOCK = "lock"
 SOCKET_PATH_LIMIT = 107  # bytes of a Unix socket's path, a limit of the kernel
 ENGINE_SOCKET = "engine.sock"
 METRICS = "metrics"
+# What a service puts into its folder, by exact name: nothing else in there is ever removed.
+OURS = re.compile(r"engine\.sock|(engine|service)\.json|\.(engine|service)\.json\.\d+|worker-\d+\.beat")
+OUR_METRICS = re.compile(r"(counter|histogram|summary|gauge_[a-z]+)_\d+\.db")
+OUR_LOCK = re.compile(rb"\d{1,10}\n")
+LOCK_READ = 64  # bytes; ours is shorter
 
 
 class RunFolder:
     """A context manager: entering makes and locks the folder and empties it, leaving removes it.
 
-    Entering raises OperatorError when another service holds it, SettingsError when it cannot be used.
+    Entering raises OperatorError when another service holds it, SettingsError when it cannot be used, such as a
+    folder with files that no service put there: it is left as it is.
     """
 
     def __init__(self, path: Path) -> None:
@@ -48,7 +55,7 @@ class RunFolder:
         _make(self.path)
         self._lock = _locked(self.path)
         self._empty()
-        self.metrics.mkdir(mode=0o700)
+        self.metrics.mkdir(mode=0o700, exist_ok=True)
         return self
 
     def __exit__(
@@ -57,17 +64,22 @@ class RunFolder:
         self._empty()
         (self.path / LOCK).unlink(missing_ok=True)
         os.close(self._lock)
-        try:
+        with contextlib.suppress(OSError):  # somebody put a file of their own there, or the next service has it already
             self.path.rmdir()
-        except OSError:
-            return  # somebody put a file of their own there, or the next service has it already
 
     def _empty(self) -> None:
         """Remove what an earlier service left behind: the lock shows that it no longer runs."""
-        for pattern in (ENGINE_SOCKET, "*.json", ".*.json.*", "worker-*.beat"):
-            for path in self.path.glob(pattern):
-                path.unlink(missing_ok=True)
-        shutil.rmtree(self.metrics, ignore_errors=True)
+        _remove(self.path, OURS)
+        if self.metrics.is_dir() and not self.metrics.is_symlink():
+            _remove(self.metrics, OUR_METRICS)
+            with contextlib.suppress(OSError):  # somebody else's file is in there
+                self.metrics.rmdir()
+
+
+def _remove(folder: Path, names: re.Pattern[str]) -> None:
+    for path in folder.iterdir():
+        if names.fullmatch(path.name) and not path.is_dir():
+            path.unlink(missing_ok=True)
 
 
 def _make(folder: Path) -> None:
@@ -89,7 +101,30 @@ def _make(folder: Path) -> None:
         raise SettingsError(  # whoever owns the folder above can put another in this one's place
             f"run_dir: {folder.parent} belongs to somebody else.", cure="Give another folder with --run-dir."
         )
+    if not _ours(folder):
+        raise SettingsError(
+            f"run_dir: {folder} holds other files.", cure="Give an empty or a new folder with --run-dir."
+        )
     folder.chmod(0o700)
+
+
+def _ours(folder: Path) -> bool:
+    """Whether the folder is empty or a service's: made by one, as its lock shows. Changes nothing."""
+    lock = folder / LOCK
+    try:
+        names = {path.name for path in folder.iterdir()}
+        if LOCK not in names:
+            return not names
+        if (folder / METRICS).is_symlink() or not stat.S_ISREG(lock.lstat().st_mode):
+            return False
+        with lock.open("rb") as file:
+            said = file.read(LOCK_READ)
+        # Empty and alone: a service that starts at this moment.
+        return OUR_LOCK.fullmatch(said) is not None or (not said and names == {LOCK})
+    except FileNotFoundError:
+        return True  # the service that had it ended at this moment
+    except OSError:
+        return False
 
 
 def _locked(folder: Path) -> int:
