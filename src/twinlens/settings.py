@@ -8,6 +8,7 @@ The page docs/settings.md is generated from this file.
 from __future__ import annotations
 
 import difflib
+import math
 import os
 import tempfile
 import tomllib
@@ -251,6 +252,8 @@ def _checked(name: str, value: Any, source: str, place: str) -> Any:
         result = msgspec.convert(value, kind, strict=source == "file")
     except msgspec.ValidationError as error:
         raise SettingsError(f"{where}: {error}.") from error
+    if isinstance(result, float) and not math.isfinite(result):
+        raise SettingsError(f"{where}: {result} is not a number that can be counted with.")
     minimum = next(item.metadata["minimum"] for item in fields(Settings) if item.name == name)
     if minimum is not None and result < minimum:
         raise SettingsError(f"{where}: {result} is below the least value, {minimum:g}.")

@@ -76,7 +76,13 @@ def test_config_as_json(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
 
 @pytest.mark.parametrize(
     ("variable", "value", "words"),
-    [("TWINLENS_PROT", "1", "Did you mean “port”?"), ("TWINLENS_PORT", "http", "port (environment TWINLENS_PORT)")],
+    [
+        ("TWINLENS_PROT", "1", "Did you mean “port”?"),
+        ("TWINLENS_PORT", "http", "port (environment TWINLENS_PORT)"),
+        ("TWINLENS_REQUEST_TIMEOUT_S", "nan", "request_timeout_s (environment TWINLENS_REQUEST_TIMEOUT_S): nan"),
+        ("TWINLENS_IDLE_TIMEOUT_S", "inf", "idle_timeout_s (environment TWINLENS_IDLE_TIMEOUT_S): inf"),
+        ("TWINLENS_KV_CACHE_GB", "-inf", "kv_cache_gb (environment TWINLENS_KV_CACHE_GB): -inf"),
+    ],
 )
 def test_a_wrong_setting_is_named_with_its_cure(
     variable: str, value: str, words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

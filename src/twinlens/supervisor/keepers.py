@@ -34,6 +34,8 @@ CANNOT_START = 2  # exit code of a child that says what its operator has to mend
 ENGINE_GRACE_S = 7.0
 WORKER_START_S = 60.0
 WORKER_STALL_S = 20.0
+WORKER_BUSY_FACTOR = 2  # whatever keeps its loop busy for so long keeps all of its clients waiting
+FRUITLESS_STARTS = 5  # of a worker that never served: more would not help, and nobody would see why
 
 
 class AttachedEngine:
@@ -127,12 +129,19 @@ class WorkerKeeper:
         self.up = asyncio.Event()  # it has served
 
     async def run(self) -> None:
-        """Until drained or cancelled. Raises OperatorError when the first worker says that it cannot start."""
+        """Until drained or cancelled.
+
+        Raises OperatorError when the first worker says that it cannot start, or FRUITLESS_STARTS ended before one
+        had served.
+        """
+        starts = 0
         while not self._draining.is_set():
+            starts += 1
             death, given_up = await self._live()
             if self._draining.is_set():
                 return
-            if death.returncode == CANNOT_START and not self.up.is_set():
+            if not self.up.is_set() and (death.returncode == CANNOT_START or starts == FRUITLESS_STARTS):
+                log.error("%s; it is not started again", death)
                 raise _cannot_start(death, self._child)
             self._deaths.count("gateway", given_up or death.cause, death.pid)
             pause = self._pauses.after(death.lived_s)
@@ -170,7 +179,7 @@ class WorkerKeeper:
                 return f"not serving after {WORKER_START_S:.0f} s"
             await asyncio.sleep(0.1)
         self.up.set()
-        pulse = Pulse(WORKER_STALL_S)
+        pulse = Pulse(WORKER_STALL_S, WORKER_BUSY_FACTOR)
         while pulse.feel(self._sign(child)) != "lost":  # noqa: ASYNC110 - a file's time sets no event
             await asyncio.sleep(BEAT_INTERVAL_S)
         return f"no sign of life for {pulse.silence:.0f} s"

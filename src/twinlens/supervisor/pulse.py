@@ -11,6 +11,7 @@ the first is short and the second long: a busy engine is not replaced for being 
     stalled (takes no new requests)  quiet >= S/2  or  silence >= 3 S
     lost    (killed and replaced)    quiet >= S    or  silence >= 15 S
 
+A gateway worker has no long steps: its loop only hands over. One that is busy for 2 S without a beat is lost.
 Time in which the watcher itself did not run (a suspended machine) counts as one probe only. Why the rule is this
 one: docs/decisions/0006-supervisor.md.
 """
@@ -41,8 +42,9 @@ class Sign:
 class Pulse:
     """Feels one life of an engine. `feel` changes it with every observation, `verdict` does not."""
 
-    def __init__(self, stall_timeout_s: float) -> None:
+    def __init__(self, stall_timeout_s: float, busy_factor: int = BUSY_FACTOR) -> None:
         self._limit = stall_timeout_s
+        self._busy_factor = busy_factor
         self._quiet = 0.0
         self._silence = 0.0
         self._last: Sign | None = None
@@ -66,7 +68,7 @@ class Pulse:
     @property
     def verdict(self) -> Verdict:
         """How the engine is after what was felt so far."""
-        if self._quiet >= self._limit or self._silence >= self._limit * BUSY_FACTOR:
+        if self._quiet >= self._limit or self._silence >= self._limit * self._busy_factor:
             return "lost"
         if self._quiet >= self._limit / 2 or self._silence >= self._limit * STALLED_FACTOR:
             return "stalled"
