@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import io
 from functools import lru_cache
-from pathlib import Path
-from random import Random
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import numpy
+import numpy as np
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
 from demo_model.fonts import DEFAULT_FOLDER, FACES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from random import Random
 
 Font = ImageFont.FreeTypeFont
 Colour = tuple[int, int, int]
@@ -56,9 +58,7 @@ def ink(rng: Random) -> Colour:
 
 
 def skew(rng: Random, image: Image.Image, background: Colour, degrees: float = 2.5) -> Image.Image:
-    return image.rotate(
-        rng.uniform(-degrees, degrees), Image.Resampling.BILINEAR, expand=False, fillcolor=background
-    )
+    return image.rotate(rng.uniform(-degrees, degrees), Image.Resampling.BILINEAR, expand=False, fillcolor=background)
 
 
 #: The ways a picture is worn; "texture" includes sensor noise.
@@ -71,21 +71,21 @@ def wear(rng: Random, image: Image.Image, strength: float = 1.0, parts: tuple[st
     if "blur" in chosen:
         image = image.filter(ImageFilter.GaussianBlur(rng.uniform(0.3, 0.8) * strength))
     if chosen & {"shadow", "texture"}:
-        noise = numpy.random.default_rng(rng.getrandbits(32))
+        noise = np.random.default_rng(rng.getrandbits(32))
         width, height = image.size
-        pixels = numpy.asarray(image).astype(numpy.float32)
+        pixels = np.asarray(image).astype(np.float32)
         if "shadow" in chosen:
-            low = numpy.full((3, 3), 255, numpy.uint8)
-            low -= noise.integers(0, int(110 * strength), (3, 3), dtype=numpy.uint8)
+            low = np.full((3, 3), 255, np.uint8)
+            low -= noise.integers(0, int(110 * strength), (3, 3), dtype=np.uint8)
             light = Image.fromarray(low).resize((width, height), Image.Resampling.BICUBIC)
-            pixels *= numpy.asarray(light)[:, :, None] * numpy.float32(1 / 255)
+            pixels *= np.asarray(light)[:, :, None] * np.float32(1 / 255)
         if "texture" in chosen:
-            coarse = noise.integers(0, 255, (max(2, height // 6), max(2, width // 6)), dtype=numpy.uint8)
-            grain = numpy.asarray(Image.fromarray(coarse).resize((width, height), Image.Resampling.BILINEAR))
-            pixels += ((grain.astype(numpy.float32) - 128) * (rng.uniform(0.03, 0.14) * strength))[:, :, None]
-            fine = noise.integers(-128, 127, (height, width, 1), dtype=numpy.int8)
-            pixels += fine.astype(numpy.float32) * (rng.uniform(0.0, 0.12) * strength)
-        image = Image.fromarray(numpy.clip(pixels, 0, 255).astype(numpy.uint8))
+            coarse = noise.integers(0, 255, (max(2, height // 6), max(2, width // 6)), dtype=np.uint8)
+            grain = np.asarray(Image.fromarray(coarse).resize((width, height), Image.Resampling.BILINEAR))
+            pixels += ((grain.astype(np.float32) - 128) * (rng.uniform(0.03, 0.14) * strength))[:, :, None]
+            fine = noise.integers(-128, 127, (height, width, 1), dtype=np.int8)
+            pixels += fine.astype(np.float32) * (rng.uniform(0.0, 0.12) * strength)
+        image = Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
     if "jpeg" in chosen:
         packed = io.BytesIO()
         image.save(packed, "JPEG", quality=rng.randint(35, 85))

@@ -10,23 +10,24 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-import numpy
+import numpy as np
 from PIL import Image
 
 from demo_model import documents, scenes, words
-from demo_model.architecture import DEFAULT_SYSTEM, FACTOR, MAX_PIXELS, MERGE, MIN_PIXELS, SPECIAL_IDS
+from demo_model.architecture import DEFAULT_SYSTEM, FACTOR, MAX_PIXELS, MIN_PIXELS, SPECIAL_IDS
 from demo_model.canvas import WEAR, wear
 from demo_model.fonts import characters
 from demo_model.sample import Sample, Turn
 from demo_model.words import Values, wording
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from tokenizers import Tokenizer
 
 SKILLS: Final = ("read", "random", "document", "contract", "look", "inspect", "chart", "garment")
@@ -48,54 +49,70 @@ class Picture:
     skill: str
 
 
-def picture(rng: Random, skill: str, width: int, height: int, held: bool, noise: bool, chinese: bool,
-            parts: tuple[str, ...] = WEAR, tilt: bool = True) -> Picture:
-    """Draw one picture. With `noise` it is worn, by the named parts of `wear`; pages may lie askew with `tilt`."""
+def picture(
+    rng: Random,
+    skill: str,
+    width: int,
+    height: int,
+    held: bool,
+    noise: bool,
+    chinese: bool,
+    parts: tuple[str, ...] = WEAR,
+    tilt: bool = True,
+    new_words: bool | None = None,
+) -> Picture:
+    """Draw one picture. With `noise` it is worn, by the named parts of `wear`; pages may lie askew with `tilt`.
+
+    `new_words` chooses the side of the wordings apart from that of fonts, layouts and values.
+    """
+    asked = held if new_words is None else new_words
     values = Values(rng, held)
     match skill:
         case "read" | "random":
-            image, lines = documents.text_lines(rng, values, width, height, chinese and skill == "read", skill == "random")
+            image, lines = documents.text_lines(
+                rng, values, width, height, chinese and skill == "read", skill == "random"
+            )
 
             def ask(r: Random, lang: str, _: int) -> list[Turn]:
-                return documents.read_turns(r, lines, lang, held, skill)
+                return documents.read_turns(r, lines, lang, asked, skill)
 
         case "document":
             page = documents.document(rng, values, width, height, chinese, tilt=tilt)
             image = page.image
 
             def ask(r: Random, lang: str, n: int) -> list[Turn]:
-                return documents.document_turns(r, page, lang, held, n)
+                return documents.document_turns(r, page, lang, asked, n)
 
         case "contract":
             image, clauses = documents.contract(rng, values, width, height, chinese, tilt=tilt)
 
             def ask(r: Random, lang: str, _: int) -> list[Turn]:
-                return documents.contract_turns(r, clauses, chinese, lang, held)
+                return documents.contract_turns(r, clauses, chinese, lang, asked)
 
         case "look":
             image, things, front = scenes.scene(rng, width, height, held)
 
             def ask(r: Random, lang: str, n: int) -> list[Turn]:
-                return scenes.scene_turns(r, things, front, (width, height), lang, held, n)
+                return scenes.scene_turns(r, things, front, (width, height), lang, asked, n)
 
         case "inspect":
             image, material, kind, box = scenes.plate(rng, width, height, held)
 
             def ask(r: Random, lang: str, _: int) -> list[Turn]:
-                return scenes.plate_turns(r, material, kind, box, (width, height), lang, held)
+                return scenes.plate_turns(r, material, kind, box, (width, height), lang, asked)
 
         case "chart":
             drawn = scenes.chart(rng, values, width, height, chinese)
             image = drawn.image
 
             def ask(r: Random, lang: str, n: int) -> list[Turn]:
-                return scenes.chart_turns(r, drawn, values, lang, held, n)
+                return scenes.chart_turns(r, drawn, values, lang, asked, n)
 
         case "garment":
             image, worn = scenes.garment(rng, width, height, held)
 
             def ask(r: Random, lang: str, _: int) -> list[Turn]:
-                return scenes.garment_turns(r, worn, lang, held)
+                return scenes.garment_turns(r, worn, lang, asked)
 
         case _:
             raise ValueError(skill)
@@ -130,8 +147,17 @@ def converse(rng: Random, pictures: list[Picture], held: bool, how_many: int, la
     return Sample([each.image for each in pictures], turns, pictures[0].noise, system, text_first)
 
 
-def sample(seed: int, skill: str, width: int, height: int, held: bool = False, noise: bool = False, chinese: bool = False,
-           lang: str | None = None, how_many: int = 1) -> Sample:
+def sample(
+    seed: int,
+    skill: str,
+    width: int,
+    height: int,
+    held: bool = False,
+    noise: bool = False,
+    chinese: bool = False,
+    lang: str | None = None,
+    how_many: int = 1,
+) -> Sample:
     """One picture with questions, from a seed alone. Never empty: a page on which nothing fitted is drawn again."""
     rng = Random(seed)
     while True:
@@ -167,11 +193,29 @@ STAGES: Final[dict[str, tuple[dict[str, float], dict[str, float]]]] = {
     "lines": ({"small": 1.0}, {"read": 6, "random": 3, "look": 1.5, "inspect": 0.5, "garment": 0.4, "document": 1}),
     "mixed": (
         {"small": 0.35, "medium": 0.5, "large": 0.15},
-        {"read": 3, "random": 1.5, "document": 4, "look": 2, "inspect": 1, "chart": 1.2, "garment": 0.5, "contract": 0.7},
+        {
+            "read": 3,
+            "random": 1.5,
+            "document": 4,
+            "look": 2,
+            "inspect": 1,
+            "chart": 1.2,
+            "garment": 0.5,
+            "contract": 0.7,
+        },
     ),
     "pages": (
         {"small": 0.14, "medium": 0.42, "large": 0.38, "huge": 0.06},
-        {"read": 1.2, "random": 1.0, "document": 5, "look": 2, "inspect": 1.2, "chart": 1.6, "garment": 0.5, "contract": 1.1},
+        {
+            "read": 1.2,
+            "random": 1.0,
+            "document": 5,
+            "look": 2,
+            "inspect": 1.2,
+            "chart": 1.6,
+            "garment": 0.5,
+            "contract": 1.1,
+        },
     ),
 }
 SMALL_SKILLS: Final = ("read", "random", "look", "inspect", "garment", "document")
@@ -195,7 +239,9 @@ def raw_side(rng: Random, units: int) -> int:
 
 # ---- tokens -------------------------------------------------------------------------------------------------------
 IM_START, IM_END = SPECIAL_IDS["<|im_start|>"], SPECIAL_IDS["<|im_end|>"]
-VISION_START, VISION_END, IMAGE_PAD = (SPECIAL_IDS[f"<|{name}|>"] for name in ("vision_start", "vision_end", "image_pad"))
+VISION_START, VISION_END, IMAGE_PAD = (
+    SPECIAL_IDS[f"<|{name}|>"] for name in ("vision_start", "vision_end", "image_pad")
+)
 PAD: Final = SPECIAL_IDS["<|endoftext|>"]
 
 
@@ -240,7 +286,15 @@ class Encoder:
                 break
             head = pictures if not kept else []
             words_and_pictures = question + head if made.text_first and head else head + question
-            before = [IM_START, *self.text("user\n"), *words_and_pictures, IM_END, *newline, IM_START, *self.text("assistant\n")]
+            before = [
+                IM_START,
+                *self.text("user\n"),
+                *words_and_pictures,
+                IM_END,
+                *newline,
+                IM_START,
+                *self.text("assistant\n"),
+            ]
             ids += [*before, *answer, IM_END, *newline]
             target += [-1] * len(before) + [len(kept)] * (len(answer) + 1) + [-1] * len(newline)
             used += len(question) + len(answer) + 10
@@ -248,24 +302,22 @@ class Encoder:
         return Tokens(ids, target, kept) if kept else None
 
 
-def positions(ids: list[int], grids: list[tuple[int, int]]) -> numpy.ndarray:
+def positions(ids: list[int], grids: list[tuple[int, int]]) -> np.ndarray:
     """Qwen2-VL's three position numbers (time, row, column) of every token, as int16 (3, length)."""
-    out = numpy.empty((3, len(ids)), numpy.int16)
-    place, following, which = 0, 0, 0
-    array = numpy.asarray(ids)
-    starts = numpy.flatnonzero((array == IMAGE_PAD) & (numpy.roll(array, 1) == VISION_START))
-    for start in starts:
-        out[:, place:start] = numpy.arange(following, following + start - place)
+    out = np.empty((3, len(ids)), np.int16)
+    place, following = 0, 0
+    array = np.asarray(ids)
+    starts = np.flatnonzero((array == IMAGE_PAD) & (np.roll(array, 1) == VISION_START))
+    for start, (tall, wide) in zip(starts, grids, strict=True):
+        out[:, place:start] = np.arange(following, following + start - place)
         following += int(start) - place
-        tall, wide = grids[which]
-        which += 1
         end = start + tall * wide
         out[0, start:end] = following
-        out[1, start:end] = following + numpy.repeat(numpy.arange(tall), wide)
-        out[2, start:end] = following + numpy.tile(numpy.arange(wide), tall)
+        out[1, start:end] = following + np.repeat(np.arange(tall), wide)
+        out[2, start:end] = following + np.tile(np.arange(wide), tall)
         following += max(tall, wide)
         place = int(end)
-    out[:, place:] = numpy.arange(following, following + len(ids) - place)
+    out[:, place:] = np.arange(following, following + len(ids) - place)
     return out
 
 
@@ -273,10 +325,10 @@ def positions(ids: list[int], grids: list[tuple[int, int]]) -> numpy.ndarray:
 class Batch:
     """Pictures of one size with `packs` of questions about them, each pack a full set of arrays."""
 
-    pixels: numpy.ndarray  # uint8 (pictures, height, width, 3)
-    noisy: numpy.ndarray  # bool (pictures,): to be worn further on the GPU
-    tilted: numpy.ndarray  # bool (pictures,): may be turned a little, there too
-    packs: list[dict[str, numpy.ndarray]]
+    pixels: np.ndarray  # uint8 (pictures, height, width, 3)
+    noisy: np.ndarray  # bool (pictures,): to be worn further on the GPU
+    tilted: np.ndarray  # bool (pictures,): may be turned a little, there too
+    packs: list[dict[str, np.ndarray]]
 
 
 #: The skills a turn can train; losses are reported for each.
@@ -289,7 +341,7 @@ def batch_size(tall: int, wide: int, pictures: int, cost: int = COST) -> int:
     return max(2, min(640, cost // (5 * tall * wide * pictures + 260)))
 
 
-def pack(tokens: list[Tokens], grids: list[tuple[int, int]], length_step: int = 64) -> dict[str, numpy.ndarray]:
+def pack(tokens: list[Tokens], grids: list[tuple[int, int]], length_step: int = 64) -> dict[str, np.ndarray]:
     """Padded ids and positions, and flat lists of the vision places and of the answer tokens.
 
     `answer_at` is the place that predicts the token `answer_id`; `answer_turn` counts turns over the whole batch, and
@@ -298,17 +350,17 @@ def pack(tokens: list[Tokens], grids: list[tuple[int, int]], length_step: int = 
     longest = max(len(each.ids) for each in tokens)
     longest = -(-longest // length_step) * length_step
     count = len(tokens)
-    ids = numpy.full((count, longest), PAD, numpy.int16)
-    spots = numpy.zeros((3, count, longest), numpy.int16)
+    ids = np.full((count, longest), PAD, np.int16)
+    spots = np.zeros((3, count, longest), np.int16)
     at, wanted, turn, weight, skill = [], [], [], [], []
     before = 0
     for row, each in enumerate(tokens):
         size = len(each.ids)
         ids[row, :size] = each.ids
         spots[:, row, :size] = positions(each.ids, grids)
-        target = numpy.asarray(each.target)
-        places = numpy.flatnonzero(target >= 0)
-        lengths = numpy.bincount(target[places])
+        target = np.asarray(each.target)
+        places = np.flatnonzero(target >= 0)
+        lengths = np.bincount(target[places])
         at.append(places - 1 + row * longest)
         wanted.append(ids[row, places])
         turn.append(target[places] + before)
@@ -319,17 +371,24 @@ def pack(tokens: list[Tokens], grids: list[tuple[int, int]], length_step: int = 
     return {
         "ids": ids,
         "positions": spots,
-        "image_at": numpy.flatnonzero(ids.reshape(-1) == IMAGE_PAD).astype(numpy.int32),
-        "answer_at": numpy.concatenate(at).astype(numpy.int32),
-        "answer_id": numpy.concatenate(wanted).astype(numpy.int16),
-        "answer_turn": numpy.concatenate(turn).astype(numpy.int32),
-        "answer_weight": numpy.concatenate(weight).astype(numpy.float32),
-        "turn_skill": numpy.asarray(skill, numpy.int16),
+        "image_at": np.flatnonzero(ids.reshape(-1) == IMAGE_PAD).astype(np.int32),
+        "answer_at": np.concatenate(at).astype(np.int32),
+        "answer_id": np.concatenate(wanted).astype(np.int16),
+        "answer_turn": np.concatenate(turn).astype(np.int32),
+        "answer_weight": np.concatenate(weight).astype(np.float32),
+        "turn_skill": np.asarray(skill, np.int16),
     }
 
 
-def make_batch(seed: int, encoder: Encoder, stage: str, held: bool = False, packs: int = 2, cost: int = COST,
-               room_for: Callable[[tuple[int, ...]], numpy.ndarray] | None = None) -> Batch:
+def make_batch(
+    seed: int,
+    encoder: Encoder,
+    stage: str,
+    held: bool = False,
+    packs: int = 2,
+    cost: int = COST,
+    room_for: Callable[[tuple[int, ...]], np.ndarray] | None = None,
+) -> Batch:
     """A batch from a seed: one size of picture, skills mixed. Held-out ones are worn here, others on the GPU too."""
     rng = Random(seed)
     areas, skills = STAGES[stage]
@@ -344,8 +403,8 @@ def make_batch(seed: int, encoder: Encoder, stage: str, held: bool = False, pack
     room = 420 if area in ("small", "medium") else 760
     count = batch_size(tall, wide, per, cost)
     shape = (count * per, tall * FACTOR, wide * FACTOR, 3)
-    pixels = numpy.empty(shape, numpy.uint8) if room_for is None else room_for(shape)
-    noisy, tilted = numpy.zeros(count * per, bool), numpy.zeros(count * per, bool)
+    pixels = np.empty(shape, np.uint8) if room_for is None else room_for(shape)
+    noisy, tilted = np.zeros(count * per, bool), np.zeros(count * per, bool)
     all_tokens: list[list[Tokens]] = [[] for _ in range(packs)]
     done = 0
     while done < count:
@@ -375,7 +434,7 @@ def make_batch(seed: int, encoder: Encoder, stage: str, held: bool = False, pack
             size = (wide * FACTOR, tall * FACTOR)
             if image.size != size:
                 image = image.resize(size, Image.Resampling.BICUBIC)
-            pixels[done * per + place] = numpy.asarray(image)
+            pixels[done * per + place] = np.asarray(image)
             noisy[done * per + place] = each_picture.noise and not held
             # Boxes would no longer fit a turned picture.
             tilted[done * per + place] = not held and each_picture.skill in ("document", "contract", "read", "random")
@@ -389,7 +448,9 @@ def corpus(count: int = 4000) -> Iterator[str]:
     for seed in range(count):
         rng = Random(f"corpus {seed}")
         skill = rng.choice(SKILLS[2:])
-        made = sample(seed, skill, rng.randint(250, 500), rng.randint(250, 500), chinese=rng.random() < 0.45, how_many=4)
+        made = sample(
+            seed, skill, rng.randint(250, 500), rng.randint(250, 500), chinese=rng.random() < 0.45, how_many=4
+        )
         for turn in made.turns:
             yield turn.prompt
             if turn.kind != "text" or turn.skill in ("contract", "garment", "look"):
@@ -409,7 +470,9 @@ def main() -> None:
         for number in range(count):
             rng = Random(number)
             width, height = rng.randint(150, 620), rng.randint(130, 620)
-            made = sample(number, skill, width, height, bool(number % 2), number % 3 == 0, rng.random() < 0.4, how_many=3)
+            made = sample(
+                number, skill, width, height, bool(number % 2), number % 3 == 0, rng.random() < 0.4, how_many=3
+            )
             made.images[0].save(out / f"{skill}-{number}.png")
             for turn in made.turns:
                 print(skill, number, repr(turn.prompt), "->", repr(turn.answer))

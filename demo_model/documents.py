@@ -1,3 +1,4 @@
+# ruff: noqa: SIM905, E501  (word lists read best as one string)
 """Pictures to read: lines of text, documents with labelled fields and tables, pages of headed clauses."""
 
 from __future__ import annotations
@@ -5,15 +6,17 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
-from random import Random
-from typing import Any, Final
-
-from PIL import Image, ImageDraw
+from typing import TYPE_CHECKING, Any, Final
 
 from demo_model import words
 from demo_model.canvas import Colour, Font, face_name, font, ink, paper, sheet, skew
 from demo_model.sample import Number, Turn, compact, schema_of, written
 from demo_model.words import FIELDS, Field, Values, wording
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from PIL import Image, ImageDraw
 
 TEXT_OR_NULL: Final[dict[str, Any]] = {"type": ["string", "null"]}
 NUMBER_OR_NULL: Final[dict[str, Any]] = {"type": ["number", "null"]}
@@ -28,11 +31,16 @@ def text_size(rng: Random, width: int, height: int, chinese: bool, lines: int) -
 
 
 # ---- lines of text ------------------------------------------------------------------------------------------------
-def text_lines(rng: Random, values: Values, width: int, height: int, chinese: bool, only_random: bool = False) -> tuple[Image.Image, list[str]]:
+def text_lines(
+    rng: Random, values: Values, width: int, height: int, chinese: bool, only_random: bool = False
+) -> tuple[Image.Image, list[str]]:
     """Short strings on plain ground: the first thing to learn, and the row of random strings."""
     background, colour = paper(rng), ink(rng)
     if rng.random() < 0.12:
-        background, colour = (rng.randint(0, 70), rng.randint(0, 70), rng.randint(0, 90)), (240, 240, rng.randint(180, 255))
+        background, colour = (
+            (rng.randint(0, 70), rng.randint(0, 70), rng.randint(0, 90)),
+            (240, 240, rng.randint(180, 255)),
+        )
     image, draw = sheet(width, height, background)
     name = face_name(rng, chinese, values.held)
     lines: list[str] = []
@@ -44,10 +52,27 @@ def text_lines(rng: Random, values: Values, width: int, height: int, chinese: bo
             if only_random:
                 text = values.random_string()
             else:
-                draws = [values.word, values.person, values.goods, values.code, values.money, values.date, values.address,
-                         values.random_string, values.random_string, values.company]
+                draws = [
+                    values.word,
+                    values.person,
+                    values.goods,
+                    values.code,
+                    values.money,
+                    values.date,
+                    values.address,
+                    values.random_string,
+                    values.random_string,
+                    values.company,
+                ]
                 if chinese:
-                    draws = [values.person_zh, values.goods_zh, values.company_zh, values.date, values.money, values.code]
+                    draws = [
+                        values.person_zh,
+                        values.goods_zh,
+                        values.company_zh,
+                        values.date,
+                        values.money,
+                        values.code,
+                    ]
                 text = rng.choice(draws)()
             room = width - 6 - font(name, size).getlength(text)
             if room >= 0:
@@ -63,8 +88,7 @@ def text_lines(rng: Random, values: Values, width: int, height: int, chinese: bo
 def read_turns(rng: Random, lines: list[str], lang: str, held: bool, skill: str = "read") -> list[Turn]:
     if not lines:
         return []
-    turns = [Turn(wording(rng, words.READ_ASKS, lang, held), "\n".join(lines), skill, lang=lang)]
-    return turns
+    return [Turn(wording(rng, words.READ_ASKS, lang, held), "\n".join(lines), skill, lang=lang)]
 
 
 # ---- documents ----------------------------------------------------------------------------------------------------
@@ -100,7 +124,11 @@ def draw_value(rng: Random, values: Values, field: Field, chinese: bool) -> str:
         case "age":
             return str(rng.randint(1, 99))
         case "phone":
-            return rng.choice(["", "+", ""]) + values.digits(7, 11) if rng.random() < 0.6 else f"{values.digits(3, 3)}-{values.digits(4, 4)}"
+            return (
+                rng.choice(["", "+", ""]) + values.digits(7, 11)
+                if rng.random() < 0.6
+                else f"{values.digits(3, 3)}-{values.digits(4, 4)}"
+            )
         case "digits":
             return values.digits(6, 18 if rng.random() < 0.3 else 12)
         case "weight":
@@ -113,9 +141,24 @@ def draw_value(rng: Random, values: Values, field: Field, chinese: bool) -> str:
 class Flow:
     """Rows of label and value, one under another, inside a column of the page."""
 
-    def __init__(self, rng: Random, draw: ImageDraw.ImageDraw, box: tuple[int, int, int, int], faces: tuple[str, str], size: int,
-                 colour: Colour, arrangement: str) -> None:
-        self.rng, self.draw, self.box, self.size, self.colour, self.arrangement = rng, draw, box, size, colour, arrangement
+    def __init__(
+        self,
+        rng: Random,
+        draw: ImageDraw.ImageDraw,
+        box: tuple[int, int, int, int],
+        faces: tuple[str, str],
+        size: int,
+        colour: Colour,
+        arrangement: str,
+    ) -> None:
+        self.rng, self.draw, self.box, self.size, self.colour, self.arrangement = (
+            rng,
+            draw,
+            box,
+            size,
+            colour,
+            arrangement,
+        )
         self.label_face, self.value_face = faces
         self.top = float(box[1])
         self.step = size * rng.uniform(1.3, 1.75)
@@ -143,7 +186,12 @@ class Flow:
             if self.arrangement == "boxed":
                 self.draw.rectangle((left - 2, self.top, right, self.top + self.size * 1.2), fill=(205, 212, 222))
             self.draw.text((left, self.top), label, self.colour, name)
-            self.draw.text((left + (6 if self.arrangement == "boxed" else 0), self.top + self.size * 1.22), value, self.colour, said)
+            self.draw.text(
+                (left + (6 if self.arrangement == "boxed" else 0), self.top + self.size * 1.22),
+                value,
+                self.colour,
+                said,
+            )
             self.top += self.step * 0.4 + self.size * 1.9
             return True
         gap = self.size * 0.5
@@ -236,7 +284,10 @@ def document(
         side = min(int(width * 0.24), int(height * 0.5))
         draw.rectangle((margin, top + size, margin + side, top + size + int(side * 1.25)), fill=(170, 180, 190))
         centre = margin + side / 2
-        draw.ellipse((centre - side / 4, top + size + side * 0.2, centre + side / 4, top + size + side * 0.7), fill=(225, 195, 170))
+        draw.ellipse(
+            (centre - side / 4, top + size + side * 0.2, centre + side / 4, top + size + side * 0.7),
+            fill=(225, 195, 170),
+        )
         left = margin + side + size
     else:
         left = margin
@@ -303,9 +354,7 @@ def document(
             names: dict[str, None] = {}  # two rows of one name could not be told apart in a question
             while len(names) < count:
                 names[values.goods_zh() if chinese and rng.random() < 0.8 else values.goods()] = None
-            cells = [
-                (name, str(rng.randint(1, 20)), values.money(500)) for name in names
-            ]
+            cells = [(name, str(rng.randint(1, 20)), values.money(500)) for name in names]
             flow.table(cells, (0.58, 0.14, 0.28), rng.random() < 0.6)
             table = [{"name": a, "quantity": b, "price": c} for a, b, c in flow.rows]
         flows = [flow]
@@ -337,7 +386,9 @@ def with_schema(rng: Random, prompt: str, schema: dict[str, Any], lang: str, hel
 
 def field_turn(rng: Random, page: Document, key: str, lang: str, held: bool) -> Turn:
     field = FIELDS[key]
-    prompt = wording(rng, words.FIELD_ASKS, lang, held).format(f=_asked(rng, field, lang), d=_kind_word(page.kind, lang))
+    prompt = wording(rng, words.FIELD_ASKS, lang, held).format(
+        f=_asked(rng, field, lang), d=_kind_word(page.kind, lang)
+    )
     if key in page.fields:
         return Turn(prompt, page.fields[key], "field", lang=lang)
     return Turn(prompt, words.NOT_THERE[lang], "refuse", "refuse", lang=lang)
@@ -347,7 +398,12 @@ def table_turn(rng: Random, page: Document, lang: str, held: bool) -> Turn:
     row = rng.choice(page.table)
     name = row.get("name") or row["test"]
     column = rng.choice([key for key in row if key not in ("name", "test")])
-    called = {"price": ("price", "价格"), "quantity": ("quantity", "数量"), "value": ("value", "结果"), "unit": ("unit", "单位")}[column]
+    called = {
+        "price": ("price", "价格"),
+        "quantity": ("quantity", "数量"),
+        "value": ("value", "结果"),
+        "unit": ("unit", "单位"),
+    }[column]
     asked = f"{name}的{called[1]}" if lang == "zh" else f"{called[0]} of {name}"
     prompt = wording(rng, words.FIELD_ASKS, lang, held).format(f=asked, d=_kind_word(page.kind, lang))
     return Turn(prompt, row[column], "field", lang=lang)
@@ -377,7 +433,9 @@ def record_turn(rng: Random, page: Document, lang: str, held: bool) -> Turn:
             "type": "array",
             "items": schema_of({key: number.get(key, {"type": "string"}) for key in row}),
         }
-        answer[name] = [{key: Number(cell) if key in number else cell for key, cell in each.items()} for each in page.table]
+        answer[name] = [
+            {key: Number(cell) if key in number else cell for key, cell in each.items()} for each in page.table
+        ]
     prompt = wording(rng, words.RECORD_ASKS, lang, held).format(d=_kind_word(page.kind, lang))
     schema = schema_of(properties)
     if rng.random() < 0.6:
@@ -410,10 +468,26 @@ def document_turns(rng: Random, page: Document, lang: str, held: bool, how_many:
 
 # ---- contracts ----------------------------------------------------------------------------------------------------
 HEADINGS: Final = (
-    ("Payment", "付款"), ("Term", "期限"), ("Liability", "责任"), ("Delivery", "交付"), ("Warranty", "保修"), ("Notice", "通知"),
-    ("Governing Law", "适用法律"), ("Termination", "终止"), ("Confidentiality", "保密"), ("Services", "服务"), ("Fees", "费用"),
-    ("Insurance", "保险"), ("Assignment", "转让"), ("Disputes", "争议"), ("Force Majeure", "不可抗力"), ("Taxes", "税费"),
-    ("Inspection", "验收"), ("Renewal", "续约"), ("Penalties", "违约金"), ("Scope", "范围"),
+    ("Payment", "付款"),
+    ("Term", "期限"),
+    ("Liability", "责任"),
+    ("Delivery", "交付"),
+    ("Warranty", "保修"),
+    ("Notice", "通知"),
+    ("Governing Law", "适用法律"),
+    ("Termination", "终止"),
+    ("Confidentiality", "保密"),
+    ("Services", "服务"),
+    ("Fees", "费用"),
+    ("Insurance", "保险"),
+    ("Assignment", "转让"),
+    ("Disputes", "争议"),
+    ("Force Majeure", "不可抗力"),
+    ("Taxes", "税费"),
+    ("Inspection", "验收"),
+    ("Renewal", "续约"),
+    ("Penalties", "违约金"),
+    ("Scope", "范围"),
 )
 CLAUSES: Final = (
     "The buyer pays {m} within {n} days.|The seller delivers the goods by {d}.|This contract runs until {d}.|"
@@ -428,7 +502,9 @@ CLAUSES: Final = (
 )
 CLAUSES_ZH: Final = (
     "买方应在{n}天内支付{m}元。|卖方于{d}前交货。|本合同有效期至{d}。|任何一方可提前{n}天通知终止。|通知应送达{p}。|每月费用为{m}元。|"
-    "逾期付款按{n}%计息。|保修期为{n}个月。|双方应对内容保密。|{o}提供服务。|不得转让本合同。|税费由买方承担。|{p}代表买方签字。".split("|"),
+    "逾期付款按{n}%计息。|保修期为{n}个月。|双方应对内容保密。|{o}提供服务。|不得转让本合同。|税费由买方承担。|{p}代表买方签字。".split(
+        "|"
+    ),
     "服务自{d}开始。|押金{m}元由{p}支付。|买方应在{n}天内验收。".split("|"),
 )
 SALAD: Final = (
@@ -466,7 +542,7 @@ def wrap(text: str, face: Font, room: float, chinese: bool) -> list[str]:
             line = piece
         else:
             line = longer
-    return lines + [line]
+    return [*lines, line]
 
 
 def contract(
@@ -489,7 +565,10 @@ def contract(
         heading = pair[1] if chinese else pair[0]
         text = ("" if chinese else " ").join(clause_text(rng, values, chinese) for _ in range(rng.choice([1, 1, 2])))
         lines = wrap(text, body, width - 2 * margin - 4, chinese)
-        if top + head.size * 1.4 + len(lines) * size * 1.3 > height or max(body.getlength(line) for line in lines) > width - margin:
+        if (
+            top + head.size * 1.4 + len(lines) * size * 1.3 > height
+            or max(body.getlength(line) for line in lines) > width - margin
+        ):
             break
         draw.text((margin, top), numbered.format(n=len(clauses) + 1) + heading, colour, head)
         top += head.size * 1.35

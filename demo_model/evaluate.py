@@ -1,3 +1,4 @@
+# ruff: noqa: PLC0415  (heavy libraries are imported where they are needed)
 """Measure the demo model on the held-out set, in either runtime, and write the tables of the model card.
 
     python -m demo_model.evaluate predict --runtime transformers --model DIR --out FILE [--alter blank|swap]
@@ -15,18 +16,20 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import numpy
+import numpy as np
 from PIL import Image
 
 from demo_model import data
 from demo_model.architecture import CHAT_TEMPLATE
 from demo_model.sample import Sample, Turn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 #: Row of the table, skill of the generator, which turn is wanted, pictures for each language and wear.
 SETS: Final = (
@@ -59,16 +62,26 @@ def _is(turn: Turn, wanted: str) -> bool:
             return turn.skill == "look" and turn.answer.isdigit()
         case "relation":
             return turn.skill == "look" and any(
-                word in turn.prompt for word in ("left", "right", "above", "below", "front", "左", "右", "上面", "下面", "前面")
+                word in turn.prompt
+                for word in ("left", "right", "above", "below", "front", "左", "右", "上面", "下面", "前面")
             )
         case "colour":
-            return turn.skill == "look" and ("colo" in turn.prompt or "颜色" in turn.prompt) and not _is(turn, "relation")
+            return (
+                turn.skill == "look" and ("colo" in turn.prompt or "颜色" in turn.prompt) and not _is(turn, "relation")
+            )
         case "box" | "json":
             return turn.kind == wanted
         case "kind":
             return turn.kind == "text"
         case "value":
-            return turn.skill == "chart" and turn.kind == "text" and turn.answer.isdigit() and ("value" in turn.prompt or "数值" in turn.prompt) and "est" not in turn.prompt and "最" not in turn.prompt
+            return (
+                turn.skill == "chart"
+                and turn.kind == "text"
+                and turn.answer.isdigit()
+                and ("value" in turn.prompt or "数值" in turn.prompt)
+                and "est" not in turn.prompt
+                and "最" not in turn.prompt
+            )
         case "other":
             return turn.skill == "chart" and turn.kind == "text" and not _is(turn, "value")
         case "any":
@@ -92,43 +105,55 @@ class Item:
 
 
 def _size(rng: Random, skill: str) -> tuple[int, int]:
-    areas = ["medium", "medium", "large", "large", "large", "huge"] if skill in ("document", "contract", "chart") else ["small", "medium", "medium", "large", "huge"]
+    areas = (
+        ["medium", "medium", "large", "large", "large", "huge"]
+        if skill in ("document", "contract", "chart")
+        else ["small", "medium", "medium", "large", "huge"]
+    )
     tall, wide = data.grid(rng, rng.choice(areas))
     while tall < 4:
         tall, wide = data.grid(rng, "medium")
     return max(112, data.raw_side(rng, wide)), max(112, data.raw_side(rng, tall))
 
 
-def _draw(row: str, skill: str, wanted: tuple[str, ...], seed: int, lang: str, noise: bool) -> Sample | None:
+def _draw(skill: str, wanted: tuple[str, ...], seed: int, lang: str, noise: bool, new_words: bool) -> Sample | None:
     rng = Random(seed)
     if skill == "any":
         skill = rng.choice(["document", "document", "look", "inspect", "chart", "contract", "garment"])
     width, height = _size(rng, skill)
     chinese = lang == "zh"
-    if skill == "pair":
-        pictures = [data.picture(rng, rng.choice(["document", "look", "read"]), width, height, True, noise, chinese) for _ in range(2)]
-        made = data.converse(rng, pictures, True, 4, lang)
-    else:
-        made = data.converse(rng, [data.picture(rng, skill, width, height, True, noise, chinese)], True, 6, lang)
+    pictures = []
+    for _ in range(2 if skill == "pair" else 1):
+        each = rng.choice(["document", "look", "read"]) if skill == "pair" else skill
+        pictures.append(data.picture(rng, each, width, height, True, noise, chinese, new_words=new_words))
+    made = data.converse(rng, pictures, new_words, 4 if skill == "pair" else 6, lang)
     turns = [turn for turn in made.turns if any(_is(turn, each) for each in wanted)]
     return Sample(made.images, turns[:1], noise) if turns else None
 
 
-def held_out(share: float = 1.0) -> list[Item]:
-    """The whole set, or the same share of every cell."""
+def held_out(share: float = 1.0, new_words: bool = True) -> list[Item]:
+    """The whole set, or the same share of every cell; without `new_words` asked in the wordings of training."""
     items = []
     for place, (row, skill, wanted, count) in enumerate(SETS):
         for lang in ("en", "zh"):
             for noise in (False, True):
                 for number in range(max(1, math.ceil(count * share))):
-                    cell = data.HELD_SEED + place * 10_000_000 + (lang == "zh") * 2_000_000 + noise * 1_000_000 + number * 1000
+                    cell = (
+                        data.HELD_SEED
+                        + place * 10_000_000
+                        + (lang == "zh") * 2_000_000
+                        + noise * 1_000_000
+                        + number * 1000
+                    )
                     for attempt in range(1000):
-                        made = _draw(row, skill, wanted, cell + attempt, lang, noise)
+                        made = _draw(skill, wanted, cell + attempt, lang, noise, new_words)
                         if made:
                             break
                     else:
                         raise RuntimeError(f"no sample for {row}")
-                    items.append(Item(f"{place:02d}-{lang}-{'noise' if noise else 'clean'}-{number:03d}", row, noise, made))
+                    items.append(
+                        Item(f"{place:02d}-{lang}-{'noise' if noise else 'clean'}-{number:03d}", row, noise, made)
+                    )
     return items
 
 
@@ -146,7 +171,7 @@ def altered(images: list[Image.Image], alter: str) -> list[Image.Image]:
     if alter == "blank":
         return [Image.new("RGB", image.size, (128, 128, 128)) for image in images]
     if alter == "swap":
-        return [Image.fromarray(numpy.ascontiguousarray(numpy.asarray(image)[:, :, ::-1])) for image in images]
+        return [Image.fromarray(np.ascontiguousarray(np.asarray(image)[:, :, ::-1])) for image in images]
     return images
 
 
@@ -171,18 +196,24 @@ def with_transformers(folder: Path, items: list[Item], alter: str, batch: int) -
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model = Qwen2VLForConditionalGeneration.from_pretrained(folder, dtype=torch.bfloat16).to(device).eval()
     words = tokenizer.load(folder)
-    mean, std = numpy.float32(IMAGE_MEAN), numpy.float32(IMAGE_STD)
+    mean, std = np.float32(IMAGE_MEAN), np.float32(IMAGE_STD)
 
     def patches(image: Image.Image) -> tuple[Any, list[int]]:
         # The pixels of Qwen2VLImageProcessor (a test holds them together), without its need for torchvision.
-        pixels = (numpy.asarray(data.resized(image)).astype(numpy.float32) / 255 - mean) / std
+        pixels = (np.asarray(data.resized(image)).astype(np.float32) / 255 - mean) / std
         down, across = pixels.shape[0] // (PATCH * MERGE), pixels.shape[1] // (PATCH * MERGE)
         pixels = pixels.reshape(down, MERGE, PATCH, across, MERGE, PATCH, 3).transpose(0, 3, 1, 4, 6, 2, 5)
-        pixels = numpy.repeat(pixels.reshape(-1, 3, 1, PATCH, PATCH), 2, 2)
+        pixels = np.repeat(pixels.reshape(-1, 3, 1, PATCH, PATCH), 2, 2)
         return torch.from_numpy(pixels.reshape(len(pixels), -1)), [1, down * MERGE, across * MERGE]
 
     out: dict[str, str] = {}
-    ordered = sorted(items, key=lambda item: (len(words.encode(item.turn.answer).ids) // 24, item.sample.images[0].size[0] * item.sample.images[0].size[1]))
+    ordered = sorted(
+        items,
+        key=lambda item: (
+            len(words.encode(item.turn.answer).ids) // 24,
+            item.sample.images[0].size[0] * item.sample.images[0].size[1],
+        ),
+    )
     for start in range(0, len(ordered), batch):
         some = ordered[start : start + batch]
         rows, seen, grids = [], [], []
@@ -202,9 +233,15 @@ def with_transformers(folder: Path, items: list[Item], alter: str, batch: int) -
             extra["mm_token_type_ids"] = (ids == SPECIAL_IDS["<|image_pad|>"]).int().to(device)
         with torch.inference_mode():
             made = model.generate(
-                input_ids=ids.to(device), attention_mask=mask.to(device), pixel_values=torch.cat(seen).to(device, torch.bfloat16),
-                image_grid_thw=torch.tensor(grids).to(device), max_new_tokens=LONGEST_ANSWER, do_sample=False,
-                eos_token_id=SPECIAL_IDS["<|im_end|>"], pad_token_id=SPECIAL_IDS["<|endoftext|>"], **extra,
+                input_ids=ids.to(device),
+                attention_mask=mask.to(device),
+                pixel_values=torch.cat(seen).to(device, torch.bfloat16),
+                image_grid_thw=torch.tensor(grids).to(device),
+                max_new_tokens=LONGEST_ANSWER,
+                do_sample=False,
+                eos_token_id=SPECIAL_IDS["<|im_end|>"],
+                pad_token_id=SPECIAL_IDS["<|endoftext|>"],
+                **extra,
             )
         for item, row in zip(some, made[:, longest:].tolist(), strict=True):
             out[item.name] = words.decode(row, skip_special_tokens=True)
@@ -239,7 +276,7 @@ def with_openvino(folder: Path, items: list[Item], alter: str, threads: int, gra
             structured = openvino_genai.StructuredOutputConfig()
             structured.json_schema = json.dumps(item.turn.schema, ensure_ascii=False)
             config.structured_output_config = structured
-        pixels = [openvino.Tensor(numpy.asarray(image)[None].copy()) for image in altered(item.sample.images, alter)]
+        pixels = [openvino.Tensor(np.asarray(image)[None].copy()) for image in altered(item.sample.images, alter)]
         waiting.append((item, pipe.add_request(number, prompt_of(item), pixels, config)))
         if len(waiting) == 8:
             finish()
@@ -288,7 +325,11 @@ def score(item: dict[str, Any], said: str) -> dict[str, float]:
             nothing = [path for path, value in wanted.items() if value is None]
             if nothing:
                 out["nulls"] = sum(path in found and found[path] is None for path in nothing) / len(nothing)
-            box, mine = (right.get("box"), got.get("box")) if isinstance(right, dict) and isinstance(got, dict) else (None, None)
+            box, mine = (
+                (right.get("box"), got.get("box"))
+                if isinstance(right, dict) and isinstance(got, dict)
+                else (None, None)
+            )
         else:
             box, mine = right, got
         if isinstance(box, list):
@@ -315,12 +356,16 @@ def table(predictions: dict[str, Any]) -> str:
         values = [found.get(cell, {}).get("v", []) for cell in cells]
         everything = [value for some in values for value in some]
         shown = [f"{100 * sum(some) / len(some):.1f}" if some else "" for some in values]
-        lines.append(f"| {row} | " + " | ".join(shown) + f" | {100 * sum(everything) / len(everything):.1f} | {len(everything)} |")
+        lines.append(
+            f"| {row} | "
+            + " | ".join(shown)
+            + f" | {100 * sum(everything) / len(everything):.1f} | {len(everything)} |"
+        )
     return "\n".join(lines)
 
 
 def predict(options: argparse.Namespace) -> None:
-    items = held_out(options.share)
+    items = held_out(options.share, not options.known_words)
     mark = fingerprint(items)
     started = time.monotonic()
     if options.runtime == "transformers":
@@ -329,12 +374,24 @@ def predict(options: argparse.Namespace) -> None:
         said = with_openvino(options.model, items, options.alter, options.threads, not options.free)
     rows = [
         {
-            "name": item.name, "row": item.row, "noise": item.noise, "language": item.turn.lang, "form": item.turn.kind,
-            "answer": item.turn.answer, "said": said[item.name],
+            "name": item.name,
+            "row": item.row,
+            "noise": item.noise,
+            "language": item.turn.lang,
+            "form": item.turn.kind,
+            "answer": item.turn.answer,
+            "said": said[item.name],
         }
         for item in items
     ]
-    result = {"runtime": options.runtime, "alter": options.alter, "set": mark, "seconds": round(time.monotonic() - started, 1), "items": rows}
+    result = {
+        "runtime": options.runtime,
+        "alter": options.alter,
+        "words": "known" if options.known_words else "new",
+        "set": mark,
+        "seconds": round(time.monotonic() - started, 1),
+        "items": rows,
+    }
     options.out.write_text(json.dumps(result, ensure_ascii=False, indent=0), encoding="utf-8")
     print(f"{options.out}: {len(rows)} answers, set {mark}, {result['seconds']} s")
     print(table(result))
@@ -351,6 +408,7 @@ def main() -> None:
     one.add_argument("--share", type=float, default=1.0)
     one.add_argument("--batch", type=int, default=64)
     one.add_argument("--threads", type=int, default=2)
+    one.add_argument("--known-words", action="store_true", help="ask in the wordings of training")
     one.add_argument("--free", action="store_true", help="openvino without grammar")
     other = commands.add_parser("table")
     other.add_argument("files", type=Path, nargs="+")
@@ -360,7 +418,8 @@ def main() -> None:
         return
     for path in options.files:
         result = json.loads(path.read_text(encoding="utf-8"))
-        print(f"\n{path.name}: {result['runtime']}, {result['alter']}, set {result['set']}, {len(result['items'])} questions\n")
+        count = len(result["items"])
+        print(f"\n{path.name}: {result['runtime']}, {result['alter']}, set {result['set']}, {count} questions\n")
         print(table(result))
 
 

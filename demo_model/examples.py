@@ -1,6 +1,6 @@
 """Write `examples/`: small pictures of every kind with their right answers, from seeds of their own.
 
-    python -m demo_model.examples examples
+python -m demo_model.examples examples
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ import json
 import sys
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from demo_model.data import EXAMPLE_SEED, sample
-from demo_model.sample import Sample
 from demo_model.words import DOCUMENTS
+
+if TYPE_CHECKING:
+    from demo_model.sample import Sample
 
 KINDS: Final = ("document", "read", "contract", "look", "inspect", "chart", "garment", "refuse")
 EACH: Final = 12
@@ -38,7 +40,16 @@ def example(kind: str, number: int) -> Sample:
             width, height = rng.randint(168, 330), rng.randint(112, 280)
         chinese = number % 4 == 3
         skill = rng.choice(["document", "look", "chart"]) if kind == "refuse" else kind
-        made = sample(seed, skill, width, height, chinese=chinese, noise=number % 3 == 2, lang="zh" if chinese else "en", how_many=3)
+        made = sample(
+            seed,
+            skill,
+            width,
+            height,
+            chinese=chinese,
+            noise=number % 3 == 2,
+            lang="zh" if chinese else "en",
+            how_many=3,
+        )
         if _wanted(kind, number, made):
             return made
         attempt += 1
@@ -76,7 +87,9 @@ def main() -> None:
     folder = Path(sys.argv[1])
     write(folder)
     size = sum(path.stat().st_size for path in folder.iterdir())
-    print(f"{folder}: {len(list(folder.iterdir())) - 1} pictures, {size / 1e6:.2f} MB, {len(DOCUMENTS)} kinds of document")
+    print(
+        f"{folder}: {len(list(folder.iterdir())) - 1} pictures, {size / 1e6:.2f} MB, {len(DOCUMENTS)} kinds of document"
+    )
 
 
 if __name__ == "__main__":

@@ -1,3 +1,4 @@
+# ruff: noqa: PLC0415  (heavy libraries are imported where they are needed)
 """Turn trained weights into the two forms that ship: a safetensors checkpoint and OpenVINO IR with int8 weights.
 
     python -m demo_model.export WEIGHTS.safetensors TOKENIZER_DIR OUT_DIR
@@ -8,6 +9,7 @@ step of this repository, never a dependency of the package. See requirements-exp
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import sys
@@ -36,10 +38,8 @@ def define_missing_vision_operators() -> None:
         "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
         "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
     ):
-        try:
+        with contextlib.suppress(RuntimeError):  # a torchvision whose operators did load
             library.define(schema)
-        except RuntimeError:
-            pass  # a torchvision whose operators did load
     # A library that is collected takes its operators along.
     globals()["_operators"] = library
 
@@ -78,6 +78,7 @@ def to_openvino(checkpoint: Path, folder: Path) -> None:
         checkpoint, export=True, compile=False, quantization_config=OVWeightQuantizationConfig(bits=8, sym=False)
     )
     model.save_pretrained(folder)
+    (folder / "openvino_config.json").unlink(missing_ok=True)  # names this machine's folders, and no runtime reads it
     converted = convert_tokenizer(
         AutoTokenizer.from_pretrained(checkpoint), with_detokenizer=True, skip_special_tokens=True
     )

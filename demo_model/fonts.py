@@ -1,3 +1,4 @@
+# ruff: noqa: PLC0415  (heavy libraries are imported where they are needed)
 """The fonts of the generator: where they come from, under which licence, and how they are cut down to travel.
 
     python -m demo_model.fonts OUT_DIR

@@ -9,14 +9,16 @@ block of a tower, for every size.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from demo_model import architecture as arch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PER_FRAME = 3 * arch.PATCH * arch.PATCH
 
@@ -75,15 +77,34 @@ def answer_loss(hidden: Tensor, embedding: Tensor, norm: Tensor, target: Tensor)
     return F.cross_entropy(logits, target, reduction="none"), logits.argmax(-1) == target
 
 
-VISION_NAMES = (
-    "norm1.weight norm1.bias attn.qkv.weight attn.qkv.bias attn.proj.weight attn.proj.bias norm2.weight norm2.bias "
-    "mlp.fc1.weight mlp.fc1.bias mlp.fc2.weight mlp.fc2.bias"
-).split()
-TEXT_NAMES = (
-    "input_layernorm.weight self_attn.q_proj.weight self_attn.q_proj.bias self_attn.k_proj.weight self_attn.k_proj.bias "
-    "self_attn.v_proj.weight self_attn.v_proj.bias self_attn.o_proj.weight post_attention_layernorm.weight "
-    "mlp.gate_proj.weight mlp.up_proj.weight mlp.down_proj.weight"
-).split()
+VISION_NAMES = [
+    "norm1.weight",
+    "norm1.bias",
+    "attn.qkv.weight",
+    "attn.qkv.bias",
+    "attn.proj.weight",
+    "attn.proj.bias",
+    "norm2.weight",
+    "norm2.bias",
+    "mlp.fc1.weight",
+    "mlp.fc1.bias",
+    "mlp.fc2.weight",
+    "mlp.fc2.bias",
+]
+TEXT_NAMES = [
+    "input_layernorm.weight",
+    "self_attn.q_proj.weight",
+    "self_attn.q_proj.bias",
+    "self_attn.k_proj.weight",
+    "self_attn.k_proj.bias",
+    "self_attn.v_proj.weight",
+    "self_attn.v_proj.bias",
+    "self_attn.o_proj.weight",
+    "post_attention_layernorm.weight",
+    "mlp.gate_proj.weight",
+    "mlp.up_proj.weight",
+    "mlp.down_proj.weight",
+]
 
 
 def shapes() -> dict[str, tuple[int, ...]]:
@@ -92,7 +113,20 @@ def shapes() -> dict[str, tuple[int, ...]]:
     wide, merged = v * arch.VISION_MLP_RATIO, v * arch.MERGE**2
     out: dict[str, tuple[int, ...]] = {"visual.patch_embed.proj.weight": (v, 3, 2, arch.PATCH, arch.PATCH)}
     vision = [(v,), (v,), (3 * v, v), (3 * v,), (v, v), (v,), (v,), (v,), (wide, v), (wide,), (v, wide), (v,)]
-    text = [(t,), (t, t), (t,), (kv, t), (kv,), (kv, t), (kv,), (t, t), (t,), (arch.TEXT_MLP, t), (arch.TEXT_MLP, t), (t, arch.TEXT_MLP)]
+    text = [
+        (t,),
+        (t, t),
+        (t,),
+        (kv, t),
+        (kv,),
+        (kv, t),
+        (kv,),
+        (t, t),
+        (t,),
+        (arch.TEXT_MLP, t),
+        (arch.TEXT_MLP, t),
+        (t, arch.TEXT_MLP),
+    ]
     for depth in range(arch.VISION_DEPTH):
         out |= {f"visual.blocks.{depth}.{name}": shape for name, shape in zip(VISION_NAMES, vision, strict=True)}
     out |= {"visual.merger.ln_q.weight": (v,), "visual.merger.ln_q.bias": (v,)}
@@ -175,16 +209,24 @@ class DemoModel(nn.Module):
         norm_w, norm_b = self["visual.merger.ln_q.weight"], self["visual.merger.ln_q.bias"]
         x = F.layer_norm(x.float(), (arch.VISION_WIDTH,), norm_w, norm_b, 1e-6).to(self.dtype)
         x = x.view(count, down * across, -1)
-        x = F.linear(x, self["visual.merger.mlp.0.weight"].to(self.dtype), self["visual.merger.mlp.0.bias"].to(self.dtype))
+        x = F.linear(
+            x, self["visual.merger.mlp.0.weight"].to(self.dtype), self["visual.merger.mlp.0.bias"].to(self.dtype)
+        )
         x = F.gelu(x)
-        return F.linear(x, self["visual.merger.mlp.2.weight"].to(self.dtype), self["visual.merger.mlp.2.bias"].to(self.dtype))
+        return F.linear(
+            x, self["visual.merger.mlp.2.weight"].to(self.dtype), self["visual.merger.mlp.2.bias"].to(self.dtype)
+        )
 
     def forward(self, pixels: Tensor, ids: Tensor, positions: Tensor, image_at: Tensor) -> Tensor:
         """Hidden states before the last norm. `image_at`: flat places of the vision tokens in `ids`."""
         batch, length = ids.shape
         x = F.embedding(ids, self["model.embed_tokens.weight"]).to(self.dtype)
         seen = self.see(pixels)
-        x = x.view(batch * length, -1).index_copy(0, image_at, seen.reshape(-1, arch.TEXT_WIDTH)).view(batch, length, -1)
+        x = (
+            x.view(batch * length, -1)
+            .index_copy(0, image_at, seen.reshape(-1, arch.TEXT_WIDTH))
+            .view(batch, length, -1)
+        )
         angles = positions[self.section].permute(1, 2, 0).float() * self.text_rate
         angles = torch.cat((angles, angles), -1)[:, None]
         cos, sin = angles.cos(), angles.sin()
@@ -196,9 +238,7 @@ class DemoModel(nn.Module):
     def losses(self, hidden: Tensor, answer_at: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         chosen = hidden.reshape(-1, arch.TEXT_WIDTH)[answer_at]
         loss = self.answer_loss if torch.is_grad_enabled() else answer_loss
-        both: tuple[Tensor, Tensor] = loss(
-            chosen, self["model.embed_tokens.weight"], self["model.norm.weight"], target
-        )
+        both: tuple[Tensor, Tensor] = loss(chosen, self["model.embed_tokens.weight"], self["model.norm.weight"], target)
         return both
 
     def logits(self, hidden: Tensor) -> Tensor:

@@ -1,11 +1,11 @@
+# ruff: noqa: E501  (tables of words)
 """Pictures to look at: scenes of shapes and objects, plates to inspect, charts, garments."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from random import Random
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from PIL import Image, ImageDraw, ImageFilter
 
@@ -14,6 +14,9 @@ from demo_model.canvas import Colour, face_name, font, ink, paper, sheet
 from demo_model.documents import with_schema
 from demo_model.sample import BOX_SCHEMA, Number, Turn, schema_of, written
 from demo_model.words import Values, wording
+
+if TYPE_CHECKING:
+    from random import Random
 
 Box = tuple[float, float, float, float]
 
@@ -65,7 +68,9 @@ def units(box: Box, width: int, height: int) -> list[int]:
     return [max(0, min(1000, round(1000 * part))) for part in scaled]
 
 
-def _regular(centre: tuple[float, float], radius: float, corners: int, turn: float = -90, inner: float = 0) -> list[tuple[float, float]]:
+def _regular(
+    centre: tuple[float, float], radius: float, corners: int, turn: float = -90, inner: float = 0
+) -> list[tuple[float, float]]:
     points = []
     steps = corners * (2 if inner else 1)
     for step in range(steps):
@@ -101,7 +106,9 @@ def draw_shape(rng: Random, draw: ImageDraw.ImageDraw, shape: str, box: Box, fil
             draw.polygon([(centre[0], top), (right, bottom), (left, bottom)], fill=fill, outline=edge)
             return box
         case "diamond":
-            draw.polygon([(centre[0], top), (right, centre[1]), (centre[0], bottom), (left, centre[1])], fill=fill, outline=edge)
+            draw.polygon(
+                [(centre[0], top), (right, centre[1]), (centre[0], bottom), (left, centre[1])], fill=fill, outline=edge
+            )
             return box
         case "star" | "hexagon":
             points = _regular(centre, radius, 5, inner=0.42) if shape == "star" else _regular(centre, radius, 6, 0)
@@ -112,10 +119,14 @@ def draw_shape(rng: Random, draw: ImageDraw.ImageDraw, shape: str, box: Box, fil
             roof = top + tall * 0.42
             draw.polygon([(centre[0], top), (right, roof), (left, roof)], fill=fill, outline=(60, 40, 40))
             draw.rectangle((left + wide * 0.1, roof, right - wide * 0.1, bottom), fill=fill)
-            draw.rectangle((centre[0] - wide * 0.1, bottom - tall * 0.28, centre[0] + wide * 0.1, bottom), fill=(250, 245, 225))
+            draw.rectangle(
+                (centre[0] - wide * 0.1, bottom - tall * 0.28, centre[0] + wide * 0.1, bottom), fill=(250, 245, 225)
+            )
             return box
         case "tree":
-            draw.rectangle((centre[0] - wide * 0.09, bottom - tall * 0.4, centre[0] + wide * 0.09, bottom), fill=(96, 64, 36))
+            draw.rectangle(
+                (centre[0] - wide * 0.09, bottom - tall * 0.4, centre[0] + wide * 0.09, bottom), fill=(96, 64, 36)
+            )
             draw.ellipse((left, top, right, bottom - tall * 0.28), fill=fill)
             return box
         case "car":
@@ -127,20 +138,34 @@ def draw_shape(rng: Random, draw: ImageDraw.ImageDraw, shape: str, box: Box, fil
                 draw.ellipse((spot - tall * 0.16, axle - tall * 0.02, spot + tall * 0.16, bottom), fill=(35, 35, 35))
             return (left, top + tall * 0.1, right, bottom)
         case "cup":
-            draw.ellipse((right - wide * 0.42, top + tall * 0.25, right, bottom - tall * 0.28), outline=fill, width=max(2, int(wide * 0.08)))
-            draw.polygon([(left, top), (right - wide * 0.22, top), (right - wide * 0.32, bottom), (left + wide * 0.1, bottom)], fill=fill)
+            draw.ellipse(
+                (right - wide * 0.42, top + tall * 0.25, right, bottom - tall * 0.28),
+                outline=fill,
+                width=max(2, int(wide * 0.08)),
+            )
+            draw.polygon(
+                [(left, top), (right - wide * 0.22, top), (right - wide * 0.32, bottom), (left + wide * 0.1, bottom)],
+                fill=fill,
+            )
             return box
         case "fish":
-            draw.polygon([(right, top + tall * 0.15), (right, bottom - tall * 0.15), (right - wide * 0.4, centre[1])], fill=fill)
+            draw.polygon(
+                [(right, top + tall * 0.15), (right, bottom - tall * 0.15), (right - wide * 0.4, centre[1])], fill=fill
+            )
             draw.ellipse((left, top + tall * 0.1, right - wide * 0.25, bottom - tall * 0.1), fill=fill)
             eye = left + wide * 0.17
-            draw.ellipse((eye, centre[1] - tall * 0.15, eye + wide * 0.07, centre[1] - tall * 0.07), fill=(255, 255, 255))
+            draw.ellipse(
+                (eye, centre[1] - tall * 0.15, eye + wide * 0.07, centre[1] - tall * 0.07), fill=(255, 255, 255)
+            )
             return (left, top + tall * 0.1, right, bottom - tall * 0.1)
         case _:
             petal = radius * 0.38
             for x, y in _regular(centre, radius - petal, 5):
                 draw.ellipse((x - petal, y - petal, x + petal, y + petal), fill=fill)
-            draw.ellipse((centre[0] - petal * 0.7, centre[1] - petal * 0.7, centre[0] + petal * 0.7, centre[1] + petal * 0.7), fill=(250, 230, 90))
+            draw.ellipse(
+                (centre[0] - petal * 0.7, centre[1] - petal * 0.7, centre[0] + petal * 0.7, centre[1] + petal * 0.7),
+                fill=(250, 230, 90),
+            )
             across, down = zip(*_regular(centre, radius - petal, 5), strict=True)
             return (min(across) - petal, min(down) - petal, max(across) + petal, max(down) + petal)
 
@@ -179,7 +204,10 @@ def scene(rng: Random, width: int, height: int, held: bool) -> tuple[Image.Image
         wide, tall = min(size * stretch, width - 6), min(size / stretch, height - 6)
         left, top = rng.uniform(2, width - wide - 3), rng.uniform(2, height - tall - 3)
         box = (left, top, left + wide, top + tall)
-        if any(left < t.box[2] + 3 and t.box[0] < box[2] + 3 and top < t.box[3] + 3 and t.box[1] < box[3] + 3 for t in things):
+        if any(
+            left < t.box[2] + 3 and t.box[0] < box[2] + 3 and top < t.box[3] + 3 and t.box[1] < box[3] + 3
+            for t in things
+        ):
             continue
         shape, colour = rng.choice(kinds), rng.choice(palette)
         covered = draw_shape(rng, draw, shape, box, tint(rng, COLOURS[colour][1]), held)
@@ -189,7 +217,10 @@ def scene(rng: Random, width: int, height: int, held: bool) -> tuple[Image.Image
         back = rng.randrange(len(things))
         left, top, right, bottom = things[back].box
         wide, tall = right - left, bottom - top
-        shift = (rng.choice([-1, 1]) * wide * rng.uniform(0.35, 0.6), rng.choice([-1, 1]) * tall * rng.uniform(0.3, 0.55))
+        shift = (
+            rng.choice([-1, 1]) * wide * rng.uniform(0.35, 0.6),
+            rng.choice([-1, 1]) * tall * rng.uniform(0.3, 0.55),
+        )
         box = (left + shift[0], top + shift[1], right + shift[0], bottom + shift[1])
         shape = rng.choice(["circle", "square", "triangle", "diamond", "hexagon", "star"])
         colour = rng.choice([name for name in COLOURS if name != things[back].colour])
@@ -204,7 +235,15 @@ def scene(rng: Random, width: int, height: int, held: bool) -> tuple[Image.Image
     return image, things, front
 
 
-def scene_turns(rng: Random, things: list[Thing], front: tuple[int, int] | None, size: tuple[int, int], lang: str, held: bool, how_many: int) -> list[Turn]:
+def scene_turns(
+    rng: Random,
+    things: list[Thing],
+    front: tuple[int, int] | None,
+    size: tuple[int, int],
+    lang: str,
+    held: bool,
+    how_many: int,
+) -> list[Turn]:
     width, height = size
     zh = lang == "zh"
     turns: list[Turn] = []
@@ -229,7 +268,12 @@ def scene_turns(rng: Random, things: list[Thing], front: tuple[int, int] | None,
             if (colour, shape) not in by_name:
                 return f"{COLOURS[colour][0]}{SHAPES[shape]}" if zh else f"{colour} {shape}"
 
-    kinds = ["count", "count"] + ["colour"] * bool(lone) + ["relation"] * 2 * (len(single) > 1) + ["locate"] * 2 * bool(single)
+    kinds = (
+        ["count", "count"]
+        + ["colour"] * bool(lone)
+        + ["relation"] * 2 * (len(single) > 1)
+        + ["locate"] * 2 * bool(single)
+    )
     kinds += ["front"] * 2 * bool(front) + ["absent"]
     seen: set[str] = set()
     for _ in range(how_many * 3):
@@ -390,7 +434,10 @@ def plate(rng: Random, width: int, height: int, held: bool) -> tuple[Image.Image
                 shrink = ring * 0.1
                 level = 70 - ring * 26
                 shade = tuple(max(0, min(255, channel - level)) for channel in base)
-                draw.ellipse((left + wide * shrink, top + tall * shrink, left + wide * (1 - shrink), top + tall * (1 - shrink)), fill=shade)
+                draw.ellipse(
+                    (left + wide * shrink, top + tall * shrink, left + wide * (1 - shrink), top + tall * (1 - shrink)),
+                    fill=shade,
+                )
         else:
             colour = {"metal": (92, 66, 30), "fabric": (120, 24, 50), "board": (196, 168, 90)}[material]
             for _ in range(9):
@@ -404,7 +451,9 @@ def plate(rng: Random, width: int, height: int, held: bool) -> tuple[Image.Image
     return image, material, kind, box
 
 
-def plate_turns(rng: Random, material: str, kind: str | None, box: Box | None, size: tuple[int, int], lang: str, held: bool) -> list[Turn]:
+def plate_turns(
+    rng: Random, material: str, kind: str | None, box: Box | None, size: tuple[int, int], lang: str, held: bool
+) -> list[Turn]:
     zh = lang == "zh"
     place = units(box, *size) if box else None
     cause = CAUSES[material, kind][1 if zh else 0] if kind else None
@@ -460,7 +509,15 @@ def chart(rng: Random, values: Values, width: int, height: int, chinese: bool) -
     form = rng.choice(["bar", "bar", "line"])
     size = max(13 if not chinese else 15, min(22, int(min(width, height) / rng.uniform(12, 18))))
     face = font(face_name(rng, chinese, values.held), size)
-    pool = rng.choice([words.MONTHS, [f"Q{n}" for n in range(1, 5)], [str(year) for year in range(rng.randint(1990, 2010), 2030)], None, None])
+    pool = rng.choice(
+        [
+            words.MONTHS,
+            [f"Q{n}" for n in range(1, 5)],
+            [str(year) for year in range(rng.randint(1990, 2010), 2030)],
+            None,
+            None,
+        ]
+    )
     if chinese and rng.random() < 0.5:
         pool = rng.choice([words.ZH_PLACES, [f"{n}月" for n in range(1, 13)]])
     bottom, left, top = height - size * 1.7, size * 3.0, size * rng.uniform(1.4, 2.4)
@@ -475,7 +532,9 @@ def chart(rng: Random, values: Values, width: int, height: int, chinese: bool) -
         labels = pool[start : start + count]
     else:
         labels = rng.sample(pool, min(count, len(pool)))
-    labels = [label for label in labels if face.getlength(label) < room / max(1, len(labels)) - 2] or ["A", "B", "C"][:count]
+    labels = [label for label in labels if face.getlength(label) < room / max(1, len(labels)) - 2] or ["A", "B", "C"][
+        :count
+    ]
     count = len(labels)
     step = rng.choice([1, 2, 5, 10, 20, 25, 50, 100])
     ticks = rng.randint(4, 6)
@@ -499,7 +558,7 @@ def chart(rng: Random, values: Values, width: int, height: int, chinese: bool) -
                 numbers.append(numbers[-1] + step)
             if trend == "falling":
                 numbers.reverse()
-        peak = max(peak, max(numbers))
+        peak = max(peak, *numbers)
     elif form == "line":
         trend = None
 
@@ -508,7 +567,7 @@ def chart(rng: Random, values: Values, width: int, height: int, chinese: bool) -
 
     number_face = font(face.path and face_name(rng, False, values.held), max(12, size - 2))
     grid = rng.random() < 0.6 or not printed
-    for tick in range(0, peak // step + 1):
+    for tick in range(peak // step + 1):
         y = level(tick * step)
         if grid:
             draw.line((left, y, width - 4, y), fill=(200, 200, 200))
@@ -523,7 +582,11 @@ def chart(rng: Random, values: Values, width: int, height: int, chinese: bool) -
         paint = tint(rng, one or rng.choice(list(COLOURS.values()))[1], 10)
         if form == "bar":
             half = slot * rng.uniform(0.3, 0.34)
-            draw.rectangle((centre - half, level(number), centre + half, bottom), fill=paint, outline=colour if values.held else None)
+            draw.rectangle(
+                (centre - half, level(number), centre + half, bottom),
+                fill=paint,
+                outline=colour if values.held else None,
+            )
         else:
             spot = (centre, level(number))
             if previous:
@@ -532,7 +595,12 @@ def chart(rng: Random, values: Values, width: int, height: int, chinese: bool) -
             previous = spot
         if printed:
             text = str(number)
-            draw.text((centre - number_face.getlength(text) / 2, max(0, level(number) - size * 1.25)), text, colour, number_face)
+            draw.text(
+                (centre - number_face.getlength(text) / 2, max(0, level(number) - size * 1.25)),
+                text,
+                colour,
+                number_face,
+            )
         draw.text((centre - face.getlength(label) / 2, bottom + 2), label, colour, face)
     return Chart(image, form, list(labels), numbers, trend)
 
@@ -561,7 +629,12 @@ def chart_turns(rng: Random, drawn: Chart, values: Values, lang: str, held: bool
             place = rng.randrange(len(labels))
             asked, answer = labels[place], str(numbers[place])
             if rng.random() < 0.15:
-                asked, answer, skill, kind = rng.choice(["XYZ", values.word(), values.goods()]), words.NOT_THERE[lang], "refuse", "refuse"
+                asked, answer, skill, kind = (
+                    rng.choice(["XYZ", values.word(), values.goods()]),
+                    words.NOT_THERE[lang],
+                    "refuse",
+                    "refuse",
+                )
             prompt = prompt.format(o=asked)
         elif what == "t":
             if drawn.trend is None:
@@ -572,7 +645,7 @@ def chart_turns(rng: Random, drawn: Chart, values: Values, lang: str, held: bool
             if numbers.count(best) > 1:
                 continue
             answer = labels[numbers.index(best)]
-        if prompt in seen or what in seen and what != "v":
+        if prompt in seen or (what in seen and what != "v"):
             continue
         seen |= {prompt, what}
         turns.append(Turn(prompt, answer, skill, kind, lang=lang))
@@ -581,7 +654,14 @@ def chart_turns(rng: Random, drawn: Chart, values: Values, lang: str, held: bool
 
 # ---- garments -----------------------------------------------------------------------------------------------------
 GARMENTS: Final = {
-    "t-shirt": "T恤", "shirt": "衬衫", "dress": "连衣裙", "skirt": "半身裙", "trousers": "长裤", "shorts": "短裤", "coat": "大衣", "hoodie": "卫衣",
+    "t-shirt": "T恤",
+    "shirt": "衬衫",
+    "dress": "连衣裙",
+    "skirt": "半身裙",
+    "trousers": "长裤",
+    "shorts": "短裤",
+    "coat": "大衣",
+    "hoodie": "卫衣",
 }
 PATTERNS: Final = {"plain": "纯色", "stripes": "条纹", "dots": "圆点", "checks": "格子"}
 FABRICS: Final = {"denim": "牛仔布", "knit": "针织", "linen": "亚麻", "silk": "丝绸", "cotton": "棉"}
@@ -623,11 +703,48 @@ def _outline(kind: str, box: Box) -> list[tuple[float, float]]:
 
     match kind:
         case "t-shirt":
-            return at((0.3, 0), (0.7, 0), (1, 0.22), (0.88, 0.4), (0.76, 0.3), (0.76, 1), (0.24, 1), (0.24, 0.3), (0.12, 0.4), (0, 0.22))
+            return at(
+                (0.3, 0),
+                (0.7, 0),
+                (1, 0.22),
+                (0.88, 0.4),
+                (0.76, 0.3),
+                (0.76, 1),
+                (0.24, 1),
+                (0.24, 0.3),
+                (0.12, 0.4),
+                (0, 0.22),
+            )
         case "shirt" | "hoodie":
-            return at((0.32, 0), (0.68, 0), (0.85, 0.12), (1, 0.75), (0.86, 0.8), (0.75, 0.32), (0.75, 1), (0.25, 1), (0.25, 0.32), (0.14, 0.8), (0, 0.75), (0.15, 0.12))
+            return at(
+                (0.32, 0),
+                (0.68, 0),
+                (0.85, 0.12),
+                (1, 0.75),
+                (0.86, 0.8),
+                (0.75, 0.32),
+                (0.75, 1),
+                (0.25, 1),
+                (0.25, 0.32),
+                (0.14, 0.8),
+                (0, 0.75),
+                (0.15, 0.12),
+            )
         case "coat":
-            return at((0.35, 0), (0.65, 0), (0.82, 0.08), (1, 0.6), (0.88, 0.64), (0.76, 0.26), (0.84, 1), (0.16, 1), (0.24, 0.26), (0.12, 0.64), (0, 0.6), (0.18, 0.08))
+            return at(
+                (0.35, 0),
+                (0.65, 0),
+                (0.82, 0.08),
+                (1, 0.6),
+                (0.88, 0.64),
+                (0.76, 0.26),
+                (0.84, 1),
+                (0.16, 1),
+                (0.24, 0.26),
+                (0.12, 0.64),
+                (0, 0.6),
+                (0.18, 0.08),
+            )
         case "dress":
             return at((0.32, 0), (0.42, 0.06), (0.58, 0.06), (0.68, 0), (0.7, 0.36), (1, 1), (0, 1), (0.3, 0.36))
         case "skirt":
@@ -641,7 +758,13 @@ def _outline(kind: str, box: Box) -> list[tuple[float, float]]:
 def garment(rng: Random, width: int, height: int, held: bool) -> tuple[Image.Image, Garment]:
     kind = rng.choice(list(GARMENTS))
     neck = rng.choice(list(NECKLINES)) if kind in ("t-shirt", "shirt", "coat") else None
-    worn = Garment(kind, rng.choice([name for name in COLOURS if name != "black"]), rng.choice(list(PATTERNS)), rng.choice(list(FABRICS)), neck)
+    worn = Garment(
+        kind,
+        rng.choice([name for name in COLOURS if name != "black"]),
+        rng.choice(list(PATTERNS)),
+        rng.choice(list(FABRICS)),
+        neck,
+    )
     ground = tint(rng, (238, 234, 228) if not held else (226, 234, 238), 8)
     image, draw = sheet(width, height, ground)
     tall = height * rng.uniform(0.72, 0.92)
@@ -680,7 +803,9 @@ def garment(rng: Random, width: int, height: int, held: bool) -> tuple[Image.Ima
     elif worn.fabric == "silk":
         for offset in (0.25, 0.5, 0.75):
             x = left + wide * offset
-            paint.line((x - wide * 0.12, 0, x + wide * 0.12, height), fill=(255, 255, 255), width=max(4, int(wide * 0.04)))
+            paint.line(
+                (x - wide * 0.12, 0, x + wide * 0.12, height), fill=(255, 255, 255), width=max(4, int(wide * 0.04))
+            )
     stencil = Image.new("L", (width, height), 0)
     outline = _outline(kind, box)
     ImageDraw.Draw(stencil).polygon(outline, fill=255)
@@ -689,12 +814,24 @@ def garment(rng: Random, width: int, height: int, held: bool) -> tuple[Image.Ima
     middle = left + wide / 2
     reach = wide * 0.16
     if neck == "round":
-        draw.pieslice((middle - reach, top - reach * 0.7, middle + reach, top + reach * 0.7), 0, 180, fill=ground, outline=dark)
+        draw.pieslice(
+            (middle - reach, top - reach * 0.7, middle + reach, top + reach * 0.7), 0, 180, fill=ground, outline=dark
+        )
     elif neck == "v-neck":
-        draw.polygon([(middle - reach, top), (middle + reach, top), (middle, top + reach * 1.5)], fill=ground, outline=dark)
+        draw.polygon(
+            [(middle - reach, top), (middle + reach, top), (middle, top + reach * 1.5)], fill=ground, outline=dark
+        )
     elif neck == "collar":
-        draw.polygon([(middle - reach, top), (middle, top + reach * 0.6), (middle - reach * 0.7, top + reach * 1.3)], fill=(250, 250, 250), outline=dark)
-        draw.polygon([(middle + reach, top), (middle, top + reach * 0.6), (middle + reach * 0.7, top + reach * 1.3)], fill=(250, 250, 250), outline=dark)
+        draw.polygon(
+            [(middle - reach, top), (middle, top + reach * 0.6), (middle - reach * 0.7, top + reach * 1.3)],
+            fill=(250, 250, 250),
+            outline=dark,
+        )
+        draw.polygon(
+            [(middle + reach, top), (middle, top + reach * 0.6), (middle + reach * 0.7, top + reach * 1.3)],
+            fill=(250, 250, 250),
+            outline=dark,
+        )
     if kind == "hoodie":
         draw.ellipse((middle - reach * 1.3, top - 2, middle + reach * 1.3, top + reach * 1.6), fill=dark, outline=light)
     if kind in ("shirt", "coat"):
@@ -713,7 +850,15 @@ def garment_turns(rng: Random, worn: Garment, lang: str, held: bool) -> list[Tur
         "pattern": (worn.pattern, PATTERNS[worn.pattern]),
         "neckline": (worn.neckline, NECKLINES[worn.neckline] if worn.neckline else None),
     }
-    called = {"audience": "人群", "occasion": "场合", "fabric": "面料", "kind": "款式", "colour": "颜色", "pattern": "图案", "neckline": "领型"}
+    called = {
+        "audience": "人群",
+        "occasion": "场合",
+        "fabric": "面料",
+        "kind": "款式",
+        "colour": "颜色",
+        "pattern": "图案",
+        "neckline": "领型",
+    }
     turns: list[Turn] = []
     if rng.random() < 0.55:
         keys = ["audience", "occasion", "fabric"]
@@ -725,7 +870,9 @@ def garment_turns(rng: Random, worn: Garment, lang: str, held: bool) -> list[Tur
             keys = keys + rng.sample(["kind", "colour", "pattern", "neckline"], rng.randint(1, 4))
         schema = schema_of({key: {"type": ["string", "null"]} for key in keys})
         prompt = with_schema(rng, prompt, schema, lang, held)
-        return [Turn(prompt, written({key: told[key][1 if zh else 0] for key in keys}), "garment", "json", schema, lang)]
+        return [
+            Turn(prompt, written({key: told[key][1 if zh else 0] for key in keys}), "garment", "json", schema, lang)
+        ]
     for key in rng.sample(list(told), rng.randint(2, 5)):
         prompt = wording(rng, words.GARMENT_PART_ASKS, lang, held).format(f=called[key] if zh else key)
         answer = told[key][1 if zh else 0]

@@ -1,3 +1,4 @@
+# ruff: noqa: PLC0415  (heavy libraries are imported where they are needed)
 """Byte-level BPE of a few thousand entries with the special tokens and file formats of the Qwen2 family.
 
     python -m demo_model.tokenizer OUT_DIR
@@ -10,13 +11,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from demo_model.architecture import CHAT_TEMPLATE, FIRST_SPECIAL, SPECIAL_IDS, SPECIAL_TOKENS, VOCABULARY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 # The splitting rule of the Qwen2 family: digits one by one, a leading space or sign stays with its word.
 SPLIT = (

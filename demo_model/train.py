@@ -1,6 +1,7 @@
+# ruff: noqa: PLC0415  (heavy libraries are imported where they are needed)
 """Train the demo model: workers draw, the GPU learns, and nothing waits for anything it need not wait for.
 
-    python -m demo_model.train --tokenizer DIR --out DIR --minutes 9 --plan-minutes 25 [--resume CHECKPOINT]
+    python -m demo_model.train --tokenizer DIR --out DIR --minutes 9 --plan-minutes 25
 
 A run stops by the clock, writes a full checkpoint (`--state`, for the next run on the same machine) and bf16 weights
 under `--out`. The schedule follows the training minutes spent so far over `--plan-minutes`, so runs of any length add
@@ -24,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import numpy
+import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -59,7 +60,8 @@ class Workers:
         for number in range(slots):
             self.free.put(number)
         self.processes = [
-            context.Process(target=self._work, args=(tokenizer, seed * 1000 + number), daemon=True) for number in range(count)
+            context.Process(target=self._work, args=(tokenizer, seed * 1000 + number), daemon=True)
+            for number in range(count)
         ]
         for process in self.processes:
             process.start()
@@ -78,8 +80,8 @@ class Workers:
                 asked = None
             slot = self.free.get()
 
-            def room(shape: tuple[int, ...], slot: int = slot) -> numpy.ndarray:
-                return numpy.frombuffer(self.slots[slot], numpy.uint8, math.prod(shape)).reshape(shape)
+            def room(shape: tuple[int, ...], slot: int = slot) -> np.ndarray:
+                return np.frombuffer(self.slots[slot], np.uint8, math.prod(shape)).reshape(shape)
 
             if asked is None:
                 number += 1
@@ -121,7 +123,7 @@ class Loader:
         self.thread = threading.Thread(target=self._move, daemon=True)
         self.thread.start()
 
-    def _to(self, array: numpy.ndarray, pinned: Tensor | None = None) -> Tensor:
+    def _to(self, array: np.ndarray, pinned: Tensor | None = None) -> Tensor:
         tensor = torch.from_numpy(array)
         if not self.cuda:
             return tensor.clone()
@@ -143,7 +145,7 @@ class Loader:
                 slot, shape, noisy, tilted, packs, asked = self.workers.done.get(timeout=0.2)
             except queue.Empty:
                 continue
-            pixels = numpy.frombuffer(self.workers.slots[slot], numpy.uint8, math.prod(shape)).reshape(shape)
+            pixels = np.frombuffer(self.workers.slots[slot], np.uint8, math.prod(shape)).reshape(shape)
             if stream is None:
                 loaded = self._load(pixels, noisy, tilted, packs, None)
             else:
@@ -162,7 +164,14 @@ class Loader:
                 except queue.Full:
                     continue
 
-    def _load(self, pixels: numpy.ndarray, noisy: numpy.ndarray, tilted: numpy.ndarray, packs: list[dict[str, numpy.ndarray]], pinned: Tensor | None) -> Loaded:
+    def _load(
+        self,
+        pixels: np.ndarray,
+        noisy: np.ndarray,
+        tilted: np.ndarray,
+        packs: list[dict[str, np.ndarray]],
+        pinned: Tensor | None,
+    ) -> Loaded:
         moved = [{name: self._to(array) for name, array in each.items()} for each in packs]
         return Loaded(self._to(pixels, pinned), self._to(noisy), self._to(tilted), moved)
 
@@ -202,7 +211,13 @@ def worn(pixels: Tensor, noisy: Tensor, tilted: Tensor, generator: torch.Generat
         zero = torch.zeros_like(cos)
         ratio = height / width
         turn = torch.stack((torch.stack((cos, -sin * ratio, zero), -1), torch.stack((sin / ratio, cos, zero), -1)), 1)
-        x = F.grid_sample(x, F.affine_grid(turn, list(x.shape), align_corners=False), mode="bilinear", padding_mode="border", align_corners=False)
+        x = F.grid_sample(
+            x,
+            F.affine_grid(turn, list(x.shape), align_corners=False),
+            mode="bilinear",
+            padding_mode="border",
+            align_corners=False,
+        )
         out[chosen] = x.permute(0, 2, 3, 1)
     chosen = noisy.nonzero()[:, 0]
     if len(chosen):
@@ -217,7 +232,9 @@ def worn(pixels: Tensor, noisy: Tensor, tilted: Tensor, generator: torch.Generat
         dark = F.interpolate(dark, (height, width), mode="bicubic", align_corners=False)
         x = torch.where(uniform(n, 1, 1, 1) < 0.5, x * dark, x)
         grain = uniform(n, 1, max(2, height // 6), max(2, width // 6)) - 0.5
-        grain = F.interpolate(grain, (height, width), mode="bilinear", align_corners=False) * (uniform(n, 1, 1, 1) * 0.11 + 0.03)
+        grain = F.interpolate(grain, (height, width), mode="bilinear", align_corners=False) * (
+            uniform(n, 1, 1, 1) * 0.11 + 0.03
+        )
         fine = (uniform(n, 1, height, width) - 0.5) * (uniform(n, 1, 1, 1) * 0.12)
         x = torch.where(uniform(n, 1, 1, 1) < 0.5, x + 255 * (grain + fine), x)
         out[chosen] = x.permute(0, 2, 3, 1)
@@ -385,7 +402,13 @@ def main() -> None:
     parameters = list(model.weights)
     sums = torch.zeros(len(TRAINED), 2, device=device)
     begun = time.monotonic()
-    say(event="start", seconds=round(begun - started, 1), spent=spent, step=step, parameters=sum(each.numel() for each in parameters))
+    say(
+        event="start",
+        seconds=round(begun - started, 1),
+        spent=spent,
+        step=step,
+        parameters=sum(each.numel() for each in parameters),
+    )
     limit = options.minutes * 60
     last_log, last_probe, last_step, pictures, tokens, seen = begun, begun, step, 0, 0, 0
     while True:
@@ -414,14 +437,23 @@ def main() -> None:
         pictures += len(batch.pixels)
         tokens += pack["ids"].numel()
         seen += len(weight)
-        if now - last_log > options.log_every or step - last_step == 5 and step < 6:
+        if now - last_log > options.log_every or (step - last_step == 5 and step < 6):
             span = time.monotonic() - last_log
             per = (sums[:, 0] / sums[:, 1].clamp(min=1)).tolist()
             say(
-                step=step, seconds=round(elapsed), progress=round(progress, 3), stage=stage_at(progress),
-                rate=round(rate_at(progress, step, options.warm, options.rate), 5), loss=round(float(loss.detach()), 3),
-                steps_s=round((step - last_step) / span, 2), pictures_s=round(pictures / span), answers_s=round(seen / span),
-                drawn=loader.drawn_pictures, fresh=loader.fresh, repeated=loader.repeated, ready=loader.ready.qsize(),
+                step=step,
+                seconds=round(elapsed),
+                progress=round(progress, 3),
+                stage=stage_at(progress),
+                rate=round(rate_at(progress, step, options.warm, options.rate), 5),
+                loss=round(float(loss.detach()), 3),
+                steps_s=round((step - last_step) / span, 2),
+                pictures_s=round(pictures / span),
+                answers_s=round(seen / span),
+                drawn=loader.drawn_pictures,
+                fresh=loader.fresh,
+                repeated=loader.repeated,
+                ready=loader.ready.qsize(),
                 memory=round(torch.cuda.max_memory_allocated() / 1e9, 1) if cuda else 0,
                 skills={name: round(value, 3) for name, value in zip(TRAINED, per, strict=True)},
             )
@@ -430,8 +462,13 @@ def main() -> None:
         if now - last_probe > options.probe_every:
             last_probe = time.monotonic()
             result = probe(model, loader.probe)
-            say(event="probe", step=step, seconds=round(elapsed), took=round(time.monotonic() - last_probe, 1),
-                exact={name: [round(share, 3), count] for name, (share, count) in result.items()})
+            say(
+                event="probe",
+                step=step,
+                seconds=round(elapsed),
+                took=round(time.monotonic() - last_probe, 1),
+                exact={name: [round(share, 3), count] for name, (share, count) in result.items()},
+            )
             save_split(model, options.out)
     loader.running = False
     spent += (time.monotonic() - started) / 60
@@ -439,8 +476,12 @@ def main() -> None:
     kept = {"weights": model.named(), "optimizer": optimizer.state(), "minutes": spent, "step": step}
     torch.save(kept, options.state)
     result = probe(model, loader.probe)
-    say(event="end", step=step, minutes=round(spent, 2),
-        exact={name: [round(share, 3), count] for name, (share, count) in result.items()})
+    say(
+        event="end",
+        step=step,
+        minutes=round(spent, 2),
+        exact={name: [round(share, 3), count] for name, (share, count) in result.items()},
+    )
     workers.stop()
     log.close()
     sys.stdout.flush()

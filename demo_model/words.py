@@ -1,3 +1,4 @@
+# ruff: noqa: SIM905, E501  (word lists read best as one string)
 """The words of the generator: values, field names and prompt wordings, each split into training and held-out.
 
 A value of four characters or more belongs to the held-out set when its checksum says so (`is_held`): no list has
@@ -8,8 +9,10 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
-from random import Random
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from random import Random
 
 
 def is_held(value: str) -> bool:
@@ -40,7 +43,9 @@ GOODS: Final = (
     "Pasta Peach Pear Pen Pepper Pillow Plate Potato Radish Rice Rope Ruler Salt Sauce Scarf Soap Socks Spoon Stapler "
     "Sugar Table Tape Tea Tofu Tomato Towel Vase Vinegar Water Wine Wrench Yogurt"
 ).split()
-KINDS: Final = "Fresh Green Red White Black Organic Large Small Sweet Dry Mini Classic Golden Soft Light Dark Wild Daily".split()
+KINDS: Final = (
+    "Fresh Green Red White Black Organic Large Small Sweet Dry Mini Classic Golden Soft Light Dark Wild Daily".split()
+)
 STREETS: Final = "Street Road Lane Avenue Drive Way Court Square".split()
 COMPANY: Final = "Ltd Inc GmbH Co LLC Group Foods Market Store Shop Supply Trading Labs Works".split()
 COUNTRIES: Final = (
@@ -65,7 +70,9 @@ TESTS: Final = (
     ("TSH", "促甲状腺素", "mIU/L", 0.4, 4.0),
     ("Iron", "铁", "umol/L", 9, 30),
 )
-ZH_SURNAME: Final = "王李张刘陈杨赵黄周吴徐孙朱马胡郭林何高罗郑梁谢宋唐许邓冯韩曹曾彭萧蔡潘田董袁于余叶蒋杜苏魏程吕丁沈任"
+ZH_SURNAME: Final = (
+    "王李张刘陈杨赵黄周吴徐孙朱马胡郭林何高罗郑梁谢宋唐许邓冯韩曹曾彭萧蔡潘田董袁于余叶蒋杜苏魏程吕丁沈任"
+)
 ZH_GIVEN: Final = "伟芳娜敏静丽强磊军洋勇艳杰娟涛明超霞平刚华文玉建国春兰海云飞晨雨欣佳宁安乐思远志诚博清梅雪松柏天晓光辉婷浩然嘉怡子轩"
 ZH_GOODS: Final = (
     "苹果 面包 黄油 蜡烛 胡萝卜 椅子 奶酪 咖啡 饼干 杯子 鸡蛋 面粉 大蒜 生姜 胶水 手套 蜂蜜 果汁 水壶 台灯 柠檬 牛奶 镜子 餐巾 面条 食用油 "
@@ -212,22 +219,55 @@ class Field:
 
 
 def _field(key: str, asked: str, asked_zh: str, labels: str, labels_zh: str, draw: str, number: bool = False) -> Field:
-    return Field(key, asked, asked_zh, labels, labels_zh, draw, number, asked_zh.split("|")[0])
+    return Field(key, asked, asked_zh, labels, labels_zh, draw, number, asked_zh.split("|", maxsplit=1)[0])
 
 
 _ALL_FIELDS: Final = (
-    _field("merchant", "merchant|shop name|seller", "商户|商店名称", "Merchant|Store|Shop", "商户|商店|店名", "company"),
-    _field("receipt_no", "receipt number|receipt no", "小票号|收据编号", "Receipt No|Receipt #|Slip", "小票号|收据号", "code"),
+    _field(
+        "merchant", "merchant|shop name|seller", "商户|商店名称", "Merchant|Store|Shop", "商户|商店|店名", "company"
+    ),
+    _field(
+        "receipt_no",
+        "receipt number|receipt no",
+        "小票号|收据编号",
+        "Receipt No|Receipt #|Slip",
+        "小票号|收据号",
+        "code",
+    ),
     _field("date", "date", "日期", "Date|Issued|Day", "日期|开具日期", "date"),
     _field("time", "time", "时间", "Time|At", "时间", "time"),
     _field("cashier", "cashier", "收银员", "Cashier|Served by|Clerk", "收银员|收银", "person"),
-    _field("payment", "payment method|way of payment", "支付方式|付款方式", "Payment|Paid by|Method", "支付方式|付款", "payment"),
-    _field("total", "total|total amount", "合计|总金额", "Total|TOTAL|Grand total|Amount due", "合计|总计|应付", "money", True),
+    _field(
+        "payment",
+        "payment method|way of payment",
+        "支付方式|付款方式",
+        "Payment|Paid by|Method",
+        "支付方式|付款",
+        "payment",
+    ),
+    _field(
+        "total",
+        "total|total amount",
+        "合计|总金额",
+        "Total|TOTAL|Grand total|Amount due",
+        "合计|总计|应付",
+        "money",
+        True,
+    ),
     _field("tax", "tax", "税额", "Tax|VAT|Sales tax", "税额|税金", "money", True),
     _field("subtotal", "subtotal", "小计", "Subtotal|Net amount", "小计|净额", "money", True),
     _field("discount", "discount", "折扣", "Discount|Rebate", "折扣|优惠", "money", True),
-    _field("invoice_no", "invoice number|invoice no", "发票号码|发票号", "Invoice No|Invoice #|Inv. no.", "发票号码|发票号", "code"),
-    _field("due_date", "due date|payment deadline", "到期日|付款期限", "Due date|Pay by|Due", "到期日|付款期限", "date"),
+    _field(
+        "invoice_no",
+        "invoice number|invoice no",
+        "发票号码|发票号",
+        "Invoice No|Invoice #|Inv. no.",
+        "发票号码|发票号",
+        "code",
+    ),
+    _field(
+        "due_date", "due date|payment deadline", "到期日|付款期限", "Due date|Pay by|Due", "到期日|付款期限", "date"
+    ),
     _field("buyer", "buyer|customer", "购买方|客户", "Buyer|Bill to|Customer", "购买方|客户", "company"),
     _field("order_no", "order number", "订单号", "Order No|PO number|Order", "订单号|采购单号", "digits"),
     _field("phone", "phone number|phone", "电话", "Phone|Tel|Tel.", "电话|联系电话", "phone"),
@@ -237,9 +277,15 @@ _ALL_FIELDS: Final = (
     _field("sex", "sex|gender", "性别", "Sex|Gender", "性别", "sex"),
     _field("doctor", "doctor", "医生", "Doctor|Physician|Requested by", "医生|送检医生", "person"),
     _field("name", "name|holder name", "姓名", "Name|Full name|Holder", "姓名", "person"),
-    _field("id_number", "id number|card number", "证件号码|身份证号", "ID No|ID number|Card No", "证件号码|编号", "digits"),
-    _field("birth_date", "date of birth|birth date", "出生日期|生日", "Date of birth|Born|DOB", "出生日期|出生", "date"),
-    _field("expiry", "expiry date|valid until", "有效期|有效期至", "Valid until|Expires|Expiry", "有效期至|有效期", "date"),
+    _field(
+        "id_number", "id number|card number", "证件号码|身份证号", "ID No|ID number|Card No", "证件号码|编号", "digits"
+    ),
+    _field(
+        "birth_date", "date of birth|birth date", "出生日期|生日", "Date of birth|Born|DOB", "出生日期|出生", "date"
+    ),
+    _field(
+        "expiry", "expiry date|valid until", "有效期|有效期至", "Valid until|Expires|Expiry", "有效期至|有效期", "date"
+    ),
     _field("country", "country|nationality", "国家|国籍", "Country|Nationality", "国家|国籍", "country"),
     _field("address", "address", "地址|住址", "Address|Home address", "地址|住址", "address"),
     _field("product", "product|product name", "商品|品名", "Product|Item|Article", "品名|商品", "goods"),
@@ -250,12 +296,22 @@ _ALL_FIELDS: Final = (
     _field("weight", "weight", "重量", "Weight|Net weight", "重量|净重", "weight"),
 )
 FIELDS: Final = {field.key: field for field in _ALL_FIELDS}
-PAYMENTS: Final = (("Cash", "现金"), ("Card", "银行卡"), ("Voucher", "代金券"), ("Transfer", "转账"), ("Credit", "信用卡"))
+PAYMENTS: Final = (
+    ("Cash", "现金"),
+    ("Card", "银行卡"),
+    ("Voucher", "代金券"),
+    ("Transfer", "转账"),
+    ("Credit", "信用卡"),
+)
 UNITS: Final = (("piece", "个"), ("box", "盒"), ("bottle", "瓶"), ("bag", "袋"), ("kg", "千克"))
 COUNTRIES_ZH: Final = "中国 日本 法国 德国 意大利 西班牙 泰国 越南 巴西 加拿大 澳大利亚 新西兰".split()
 DOCUMENTS: Final = {
     "receipt": ("merchant receipt_no date time cashier payment total tax discount phone".split(), "小票", "receipt"),
-    "invoice": ("invoice_no date due_date merchant buyer order_no subtotal tax total phone address".split(), "发票", "invoice"),
+    "invoice": (
+        "invoice_no date due_date merchant buyer order_no subtotal tax total phone address".split(),
+        "发票",
+        "invoice",
+    ),
     "lab": ("patient report_no date sex age doctor phone".split(), "检验报告", "lab report"),
     "card": ("name id_number birth_date sex country expiry address phone".split(), "证件", "card"),
     "tag": ("product price code unit origin weight discount".split(), "价签", "price tag"),
@@ -275,7 +331,9 @@ FIELD_ASKS: Final = {
     ),
     "zh": (
         "{f}是什么？|读出{f}。|请给出{f}。|{f}？|图中的{f}是多少？|请读取{f}。|找出{f}。|这张{d}的{f}是什么？|只回答{f}。|"
-        "告诉我{f}。|请提取{f}。|看图，写出{f}。|{d}上写的{f}是什么？|请照原样抄写{f}。|我需要{f}。|请问{f}是？".split("|"),
+        "告诉我{f}。|请提取{f}。|看图，写出{f}。|{d}上写的{f}是什么？|请照原样抄写{f}。|我需要{f}。|请问{f}是？".split(
+            "|"
+        ),
         "请问这张{d}的{f}是多少？|麻烦读一下{f}。|请从图中找到{f}并回答。|写下{f}。".split("|"),
     ),
 }
@@ -296,7 +354,10 @@ RECORD_ASKS: Final = {
     ),
 }
 KEY_ASKS: Final = {
-    "en": (" Keys: {k}.| Use the keys {k}.| Fields: {k}.| Give {k}.".split("|"), " The keys are {k}.| I want {k}.".split("|")),
+    "en": (
+        " Keys: {k}.| Use the keys {k}.| Fields: {k}.| Give {k}.".split("|"),
+        " The keys are {k}.| I want {k}.".split("|"),
+    ),
     "zh": ("字段：{k}。|使用键{k}。|包括{k}。".split("|"), "键为{k}。|需要{k}。".split("|")),
 }
 SCHEMA_ASKS: Final = {
@@ -305,7 +366,10 @@ SCHEMA_ASKS: Final = {
         " Follow the schema \n|\nUse this JSON schema: | Schema: ".split("|"),
         "\nReply in JSON according to this schema:\n| Match the following JSON schema:\n".split("|"),
     ),
-    "zh": ("\n|\nJSON模式：\n|\n按照以下模式回答：\n|符合此JSON Schema：".split("|"), "\n请按此模式输出：\n|\n模式如下：\n".split("|")),
+    "zh": (
+        "\n|\nJSON模式：\n|\n按照以下模式回答：\n|符合此JSON Schema：".split("|"),
+        "\n请按此模式输出：\n|\n模式如下：\n".split("|"),
+    ),
 }
 READ_ASKS: Final = {
     "en": (
@@ -315,7 +379,9 @@ READ_ASKS: Final = {
         "Please read the text in this picture.|What is the text in the image?|Spell out what is written.".split("|"),
     ),
     "zh": (
-        "读出文字。|图中写了什么？|识别文字。|请抄写图中文字。|写出图片里的文字。|上面写着什么？|请读图。|文字内容是什么？".split("|"),
+        "读出文字。|图中写了什么？|识别文字。|请抄写图中文字。|写出图片里的文字。|上面写着什么？|请读图。|文字内容是什么？".split(
+            "|"
+        ),
         "请识别图片中的文字。|图上有什么文字？".split("|"),
     ),
 }
@@ -327,7 +393,9 @@ COUNT_ASKS: Final = {
         "Please tell me the number of {o}.|How many {o} do you see here?|Count all {o} in the image.".split("|"),
     ),
     "zh": (
-        "有几个{o}？|数一数{o}。|图中有多少个{o}？|{o}有几个？|请数出{o}的数量。|{o}的个数？|一共有几个{o}？".split("|"),
+        "有几个{o}？|数一数{o}。|图中有多少个{o}？|{o}有几个？|请数出{o}的数量。|{o}的个数？|一共有几个{o}？".split(
+            "|"
+        ),
         "请问图里有几个{o}？|{o}的数量是多少？".split("|"),
     ),
 }
@@ -356,7 +424,9 @@ RELATION_ASKS: Final = {
     ),
     "zh": (
         "{o}在{p}的左边还是右边？#lr|{o}在{p}左侧还是右侧？#lr|相对{p}，{o}在左边还是右边？#lr|"
-        "{o}在{p}的上面还是下面？#ab|{o}位于{p}上方还是下方？#ab|{o}和{p}哪个在前面？#fr|在前面的是{o}还是{p}？#fr".split("|"),
+        "{o}在{p}的上面还是下面？#ab|{o}位于{p}上方还是下方？#ab|{o}和{p}哪个在前面？#fr|在前面的是{o}还是{p}？#fr".split(
+            "|"
+        ),
         "请问{o}在{p}左边还是右边？#lr|请问{o}在{p}上面还是下面？#ab|前面的是{o}还是{p}？#fr".split("|"),
     ),
 }
@@ -368,7 +438,9 @@ LOCATE_ASKS: Final = {
         "Please give the bounding box of the {o}.|In which box is the {o}?|Find the box around the {o}.".split("|"),
     ),
     "zh": (
-        "{o}在哪里？|定位{o}。|给出{o}的边界框。|找到{o}并返回方框。|{o}的位置？|请框出{o}。|返回{o}的坐标框。".split("|"),
+        "{o}在哪里？|定位{o}。|给出{o}的边界框。|找到{o}并返回方框。|{o}的位置？|请框出{o}。|返回{o}的坐标框。".split(
+            "|"
+        ),
         "请给出{o}所在的边界框。|请问{o}的方框坐标？".split("|"),
     ),
 }
@@ -377,7 +449,9 @@ INSPECT_ASKS: Final = {
         "Inspect this part.|Is there a defect? Answer in JSON.|Find the defect.|Check the surface.|Report the defect as JSON.|"
         "Which defect do you see, where, and why?|Inspect the plate and return JSON.|Look for damage.|"
         "Give the defect, its box and the cause.|Quality check.|Examine the surface and report.|"
-        "Describe the defect: kind, box, cause.|What is wrong with this part?|Detect the defect with its box.".split("|"),
+        "Describe the defect: kind, box, cause.|What is wrong with this part?|Detect the defect with its box.".split(
+            "|"
+        ),
         "Please inspect the surface and report any defect.|Is this part damaged? Give kind, box and cause.|"
         "Run a visual inspection.".split("|"),
     ),
@@ -407,7 +481,9 @@ CHART_ASKS: Final = {
     ),
     "zh": (
         "{o}的值是多少？#v|{o}是多少？#v|读出{o}的数值。#v|{o}有多高？#v|哪个最大？#max|最高的是哪个？#max|数值最大的是？#max|"
-        "哪个最小？#min|最低的是哪个？#min|数值最小的是？#min|趋势是什么？#t|是上升还是下降？#t|趋势如何？#t".split("|"),
+        "哪个最小？#min|最低的是哪个？#min|数值最小的是？#min|趋势是什么？#t|是上升还是下降？#t|趋势如何？#t".split(
+            "|"
+        ),
         "请问{o}的数值？#v|请问哪一个最高？#max|请问哪一个最低？#min|图表的趋势是什么？#t".split("|"),
     ),
 }
@@ -417,7 +493,10 @@ CHART_JSON_ASKS: Final = {
         "Give the data of the chart.|List labels and values as JSON.|Give every label with its value.".split("|"),
         "Please convert the chart to JSON data.|Extract the chart's labels and values.".split("|"),
     ),
-    "zh": ("以JSON返回图表数据。|把图表转成JSON。|提取所有数值。|列出标签和数值。".split("|"), "请将图表数据输出为JSON。".split("|")),
+    "zh": (
+        "以JSON返回图表数据。|把图表转成JSON。|提取所有数值。|列出标签和数值。".split("|"),
+        "请将图表数据输出为JSON。".split("|"),
+    ),
 }
 GARMENT_ASKS: Final = {
     "en": (
@@ -425,7 +504,9 @@ GARMENT_ASKS: Final = {
         "Audience, occasion and fabric?|Give audience, occasion and fabric as short points.|"
         "Tell me the audience, the occasion and the fabric.|List audience, occasion, fabric of this garment.|"
         "Write product points: audience, occasion, fabric.|For whom, when to wear, which fabric?".split("|"),
-        "Please list who wears it, the occasion and the fabric.|Summarise this garment: audience, occasion, fabric.".split("|"),
+        "Please list who wears it, the occasion and the fabric.|Summarise this garment: audience, occasion, fabric.".split(
+            "|"
+        ),
     ),
     "zh": (
         "适合谁，什么场合，什么面料？|给出人群、场合和面料。|描述这件衣服：人群、场合、面料。|人群、场合、面料分别是什么？|"
@@ -435,7 +516,9 @@ GARMENT_ASKS: Final = {
 }
 GARMENT_PART_ASKS: Final = {
     "en": (
-        "What {f} is it?|Which {f} does the garment have?|{f}?|Tell me the {f}.|Name the {f}.|What is the {f}?|Give the {f}.".split("|"),
+        "What {f} is it?|Which {f} does the garment have?|{f}?|Tell me the {f}.|Name the {f}.|What is the {f}?|Give the {f}.".split(
+            "|"
+        ),
         "Please say which {f} this garment has.|What would you call the {f}?".split("|"),
     ),
     "zh": ("{f}是什么？|{f}？|请说出{f}。|这件衣服的{f}是？|给出{f}。".split("|"), "请问{f}是什么？".split("|")),
@@ -447,8 +530,12 @@ CONTRACT_ASKS: Final = {
         "Split this page into clauses.|Return heading and text of each clause.".split("|"),
         "Please extract each clause with its heading and text.|Give me the contract's clauses as a list.".split("|"),
     ),
-    "zh": ("列出条款。|以JSON返回条款。|提取全部条款。|给出每条的标题和内容。|读取合同条款。|把条款整理成列表。".split("|"),
-           "请提取合同中的每一条。|请输出条款列表。".split("|")),
+    "zh": (
+        "列出条款。|以JSON返回条款。|提取全部条款。|给出每条的标题和内容。|读取合同条款。|把条款整理成列表。".split(
+            "|"
+        ),
+        "请提取合同中的每一条。|请输出条款列表。".split("|"),
+    ),
 }
 CLAUSE_ASKS: Final = {
     "en": (
@@ -456,11 +543,18 @@ CLAUSE_ASKS: Final = {
         "What is written under {f}?|Quote the clause {f}.".split("|"),
         "Please quote what {f} says.|Read me the text under {f}.".split("|"),
     ),
-    "zh": ("{f}条款写了什么？|读出{f}的内容。|{f}的内容是什么？|请引用{f}条款。".split("|"), "请问{f}是怎么规定的？".split("|")),
+    "zh": (
+        "{f}条款写了什么？|读出{f}的内容。|{f}的内容是什么？|请引用{f}条款。".split("|"),
+        "请问{f}是怎么规定的？".split("|"),
+    ),
 }
 PICTURE_WORDS: Final = {
     "en": (
-        ("In picture {n}: |In the {nth} picture, |Picture {n}. |Look at the {nth} picture. |For image {n}: ".split("|")),
+        (
+            "In picture {n}: |In the {nth} picture, |Picture {n}. |Look at the {nth} picture. |For image {n}: ".split(
+                "|"
+            )
+        ),
         ("Consider picture {n}. |Using the {nth} image: ".split("|")),
     ),
     "zh": (("图{n}：|第{n}张图，|看第{n}张图片。|在图{n}中，".split("|")), ("请看图{n}。|对于第{n}张图：".split("|"))),

@@ -1,21 +1,21 @@
+# ruff: noqa: PLC0415  (torch and transformers live in an environment of their own)
 """The training network gives the logits of transformers' own Qwen2-VL, and the same pictures the same pixels."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy
+import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
-pytestmark = pytest.mark.integration
+from demo_model import data, tokenizer
+from demo_model.architecture import CHAT_TEMPLATE, FACTOR, MAX_PIXELS, MIN_PIXELS, model_config, preprocessor_config
 
-from demo_model import data, tokenizer  # noqa: E402
-from demo_model.architecture import CHAT_TEMPLATE, model_config  # noqa: E402
-from demo_model.model import DemoModel, initial  # noqa: E402
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
@@ -25,24 +25,41 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def pair() -> tuple[DemoModel, Any]:
+def pair() -> tuple[Any, Any]:
+    import torch
+    import transformers
+
+    from demo_model.model import DemoModel, initial
+
     weights = initial(3)
     # Random norms and biases, so that one left out would show.
     generator = torch.Generator().manual_seed(1)
-    weights = {name: value + 0.1 * torch.randn(value.shape, generator=generator) * (value.ndim == 1) for name, value in weights.items()}
+    weights = {
+        name: value + 0.1 * torch.randn(value.shape, generator=generator) * (value.ndim == 1)
+        for name, value in weights.items()
+    }
     ours = DemoModel(weights, torch.float32, compiled=False)
     theirs = transformers.Qwen2VLForConditionalGeneration(transformers.Qwen2VLConfig(**model_config())).float().eval()
     renamed = {}
     for name, value in weights.items():
-        renamed[name.replace("visual.", "model.visual.", 1) if name.startswith("visual") else name.replace("model.", "model.language_model.", 1)] = value
+        renamed[
+            name.replace("visual.", "model.visual.", 1)
+            if name.startswith("visual")
+            else name.replace("model.", "model.language_model.", 1)
+        ] = value
     missing, unexpected = theirs.load_state_dict(renamed, strict=False)
-    assert not unexpected and set(missing) <= {"lm_head.weight"}
+    assert not unexpected
+    assert set(missing) <= {"lm_head.weight"}
     theirs.tie_weights()
     return ours, theirs
 
 
 @pytest.mark.parametrize("pictures", [1, 2])
 def test_logits_equal_transformers(folder: Path, pictures: int) -> None:
+    import torch
+    import transformers
+    from transformers.models.qwen2_vl.image_processing_qwen2_vl import Qwen2VLImageProcessor
+
     ours, theirs = pair()
     encoder = data.Encoder(tokenizer.load(folder))
     tall, wide = 4, 7
@@ -51,16 +68,16 @@ def test_logits_equal_transformers(folder: Path, pictures: int) -> None:
     tokens = encoder(data.converse(Random(5), drawn, False, 3), grids, 600)
     assert tokens
     packed = data.pack([tokens], grids, length_step=1)
-    pixels = torch.tensor(numpy.stack([numpy.asarray(each.image) for each in drawn]))
+    pixels = torch.tensor(np.stack([np.asarray(each.image) for each in drawn]))
     ids = torch.tensor(packed["ids"]).int()
     with torch.no_grad():
         hidden = ours(pixels, ids, torch.tensor(packed["positions"]), torch.tensor(packed["image_at"]).long())
         mine = ours.logits(hidden)
-    from transformers.models.qwen2_vl.image_processing_qwen2_vl import Qwen2VLImageProcessor
-
-    from demo_model.architecture import preprocessor_config
-
-    settings = {key: value for key, value in preprocessor_config().items() if key not in ("image_processor_type", "processor_class")}
+    settings = {
+        key: value
+        for key, value in preprocessor_config().items()
+        if key not in ("image_processor_type", "processor_class")
+    }
     seen = Qwen2VLImageProcessor(**settings)(images=[each.image for each in drawn], return_tensors="pt")
     extra: dict[str, Any] = {}
     kind = (ids == data.IMAGE_PAD).int()
@@ -68,8 +85,11 @@ def test_logits_equal_transformers(folder: Path, pictures: int) -> None:
         extra["mm_token_type_ids"] = kind
     with torch.no_grad():
         reference = theirs(
-            input_ids=ids.long(), attention_mask=torch.ones_like(ids), pixel_values=seen["pixel_values"].float(),
-            image_grid_thw=seen["image_grid_thw"], **extra,
+            input_ids=ids.long(),
+            attention_mask=torch.ones_like(ids),
+            pixel_values=seen["pixel_values"].float(),
+            image_grid_thw=seen["image_grid_thw"],
+            **extra,
         ).logits
     assert seen["image_grid_thw"].tolist() == [[1, tall * 2, wide * 2]] * pictures
     assert torch.allclose(mine, reference, atol=2e-3), float((mine - reference).abs().max())
@@ -96,8 +116,6 @@ def test_the_encoder_writes_what_the_chat_template_writes(folder: Path) -> None:
 
 def test_sizes_follow_the_image_processor() -> None:
     from transformers.models.qwen2_vl.image_processing_qwen2_vl import smart_resize
-
-    from demo_model.architecture import FACTOR, MAX_PIXELS, MIN_PIXELS
 
     rng = Random(4)
     for _ in range(500):
