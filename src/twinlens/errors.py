@@ -15,11 +15,14 @@
     │       ├── ImageAspectRatio       400     image_aspect_ratio
     │       └── ImageUrlNotAllowed     400     image_url_not_allowed
     ├── Unauthorized                   401     invalid_api_key
+    ├── HostNotAllowed                 403     host_not_allowed
     ├── NotFound                       404     not_found
     │   └── ModelNotFound              404     model_not_found
     ├── MethodNotAllowed               405     method_not_allowed
+    ├── BodyTooSlow                    408     body_too_slow
     ├── BodyTooLarge                   413     body_too_large
     ├── UnsupportedMediaType           415     unsupported_media_type
+    ├── HeadersTooLarge                431     headers_too_large
     ├── ServerError                    500     internal_error
     │   ├── AnswerError                502     invalid_answer
     │   └── StoreError                 507     store_unusable
@@ -182,6 +185,15 @@ class Unauthorized(TwinlensError):
     cure = "Send a configured key as “Authorization: Bearer KEY”."
 
 
+class HostNotAllowed(TwinlensError):
+    """The Host header names another host: a page on the Web may have had its name pointed at this machine."""
+
+    status = 403
+    code = "host_not_allowed"
+    type = "permission_error"
+    cure = "Call the service by its own address, add the name to allowed_hosts, or configure api_keys."
+
+
 class NotFound(TwinlensError):
     """No such route or object."""
 
@@ -207,6 +219,16 @@ class MethodNotAllowed(TwinlensError):
     cure = "See /docs for the methods of each route."
 
 
+class BodyTooSlow(TwinlensError):
+    """The request body did not arrive in time."""
+
+    status = 408
+    code = "body_too_slow"
+    type = "invalid_request_error"
+    retryable = True
+    cure = "Send the body without pauses, or raise request_timeout_s."
+
+
 class BodyTooLarge(TwinlensError):
     """The request body is over the limit; the rest of it is not read."""
 
@@ -223,6 +245,15 @@ class UnsupportedMediaType(TwinlensError):
     code = "unsupported_media_type"
     type = "invalid_request_error"
     cure = "Send uncompressed JSON as application/json."
+
+
+class HeadersTooLarge(TwinlensError):
+    """Request line and headers together are over the limit; the connection is closed."""
+
+    status = 431
+    code = "headers_too_large"
+    type = "invalid_request_error"
+    cure = "Send fewer or shorter headers."
 
 
 class ServerError(TwinlensError):

@@ -20,7 +20,7 @@ TOTAL = {"type": "object", "properties": {"total": {"type": "number"}}, "require
         TOTAL,
         {},
         {"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object"},
-        {"$ref": "#"},
+        {"properties": {"child": {"$ref": "#"}}},
         {"type": "array"},
         {"type": "string", "pattern": "^[A-Z]{2}[0-9]{1,18}$"},
         {"properties": {"pattern": {"type": "string"}, "$ref": {"type": "string"}}},
@@ -115,3 +115,67 @@ def test_choices_are_judged_apart() -> None:
     check.feed(Piece(0, "1}", finish_reason="stop"))
     with pytest.raises(AnswerError):
         check.feed(Piece(1, '"}', finish_reason="stop"))
+
+
+def doubling(levels: int) -> dict[str, Any]:
+    """A few kilobytes that double the work at each level."""
+    defs: dict[str, Any] = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(levels)}
+    return {"$ref": "#/$defs/d0", "$defs": {**defs, f"d{levels}": {"type": "object"}}}
+
+
+def test_schemas_that_double_the_work_at_each_level_are_refused() -> None:
+    check_schema(doubling(6), "schema")
+    start = time.monotonic()
+    with pytest.raises(InvalidSchema, match="written out"):
+        check_schema(doubling(40), "schema")
+    inside = {f"d{n}": {"properties": {k: {"$ref": f"#/$defs/d{n + 1}"} for k in "ab"}} for n in range(40)}
+    with pytest.raises(InvalidSchema, match="written out"):
+        check_schema({"$ref": "#/$defs/d0", "$defs": {**inside, "d40": {}}}, "schema")
+    assert time.monotonic() - start < 1
+
+
+def test_a_schema_that_leads_back_to_itself_in_place_is_refused() -> None:
+    for schema in (
+        {"allOf": [{"$ref": "#"}]},
+        {"$ref": "#/$defs/a", "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}]}}},
+    ):
+        with pytest.raises(InvalidSchema, match="itself"):
+            check_schema(schema, "schema")
+
+
+TREE = {
+    "type": "object",
+    "properties": {"left": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}, "right": {"$ref": "#"}},
+    "additionalProperties": False,
+}
+
+
+def test_trees_are_welcome_however_deep() -> None:
+    check_schema(TREE, "schema")
+    text = "{}"
+    for _ in range(60):
+        text = '{"left":' + text + "}"
+    SchemaCheck(AnswerFormat("json_schema", TREE)).feed(Piece(0, text, finish_reason="stop"))
+
+
+def test_an_answer_whose_check_would_explode_is_refused_quickly() -> None:
+    branch = {"properties": {"a": {"allOf": [{"$ref": "#"}, {"$ref": "#"}]}}}
+    check_schema(branch, "schema")
+    text = "5"
+    for _ in range(60):
+        text = '{"a":' + text + "}"
+    start = time.monotonic()
+    with pytest.raises(AnswerError, match="nested too deeply"):
+        SchemaCheck(AnswerFormat("json_schema", branch)).feed(Piece(0, text, finish_reason="stop"))
+    assert time.monotonic() - start < 1
+
+
+def test_an_answer_nested_beyond_reason_is_no_bug_of_ours() -> None:
+    with pytest.raises(AnswerError):
+        SchemaCheck(AnswerFormat("json_object")).feed(Piece(0, '{"a":' + "[" * 5000, finish_reason="stop"))
+
+
+def test_a_refusal_does_not_repeat_the_schema() -> None:
+    with pytest.raises(InvalidSchema) as refused:
+        check_schema({"type": "banana" * 20_000}, "schema")
+    assert len(refused.value.message) < 1000

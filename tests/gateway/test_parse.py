@@ -57,8 +57,8 @@ def test_api_21_pictures_and_text_keep_their_order() -> None:
 @pytest.mark.parametrize(
     ("part", "param"),
     [
-        ({"type": "image_url"}, "messages[0].content[0]"),
-        ({"type": "image_url", "image_url": {}}, "messages[0].content[0].image_url"),
+        ({"type": "image_url"}, "messages[0].content[0].image_url"),
+        ({"type": "image_url", "image_url": {}}, "messages[0].content[0].image_url.url"),
         ({"type": "image_url", "image_url": None}, "messages[0].content[0].image_url"),
         ({"type": "image_url", "image_url": {"url": None}}, "messages[0].content[0].image_url.url"),
         ({"type": "image_url", "image_url": {"url": ""}}, "messages[0].content[0].image_url.url"),
@@ -67,7 +67,7 @@ def test_api_21_pictures_and_text_keep_their_order() -> None:
             "messages[0].content[0].image_url.detail",
         ),
         ({"type": "image_url", "image_url": {"url": "x", "detail": "LOW"}}, "messages[0].content[0].image_url.detail"),
-        ({"type": "text"}, "messages[0].content[0]"),
+        ({"type": "text"}, "messages[0].content[0].text"),
         ({"type": "text", "text": 5}, "messages[0].content[0].text"),
         ({"type": "shape"}, "messages[0].content[0].type"),
         ({"text": "no type"}, "messages[0].content[0].type"),
@@ -159,6 +159,8 @@ def test_sec_01_sec_03_fields_for_the_engine_alone_are_refused(field: str) -> No
         ({"response_format": {"type": "xml"}}, "response_format.type"),
         ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
         ({"top_logprobs": 2}, "top_logprobs"),
+        ({"stop": "x", "response_format": {"type": "json_object"}}, "stop"),
+        ({"model": None}, "model"),
     ],
 )
 def test_wrong_values_are_named(body: dict[str, Any], param: str) -> None:
@@ -262,3 +264,56 @@ def test_the_seed_style_body() -> None:
     request = Parser(Settings(), "m").inference(read, "id")
     assert request.messages[0].parts == (ImagePart(0), TextPart("what?"))
     assert request.images[0].where == "image"
+
+
+def test_unknown_fields_are_named_with_their_places() -> None:
+    body = {
+        "model": "m",
+        "messages": [
+            {
+                "role": "user",
+                "odd": 1,
+                "content": [
+                    {"type": "image_url", "image_url": {"url": "x", "max_pixel": 5}},
+                    {"type": "text", "text": "x", "zzz": 1},
+                ],
+            }
+        ],
+        "stream_options": {"xx": 1},
+        "y" * 5000: 1,
+    }
+    _, ignored = body_of(msgspec.json.encode(body), ChatBody)
+    assert set(ignored) == {
+        "messages[0].odd",
+        "messages[0].content[0].image_url.max_pixel",
+        "messages[0].content[1].zzz",
+        "stream_options.xx",
+        "y" * 64,
+    }
+
+
+@pytest.mark.parametrize("field", [{"modalities": ["audio"]}, {"audio": {"voice": "x"}}])
+def test_audio_answers_are_not_here(field: dict[str, Any]) -> None:
+    refused(field, NotHere, next(iter(field)))
+    parsed({"modalities": ["text"], "audio": None})
+
+
+def test_what_a_template_would_write_is_bounded() -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "x" * 2_000_000}}
+    for turns in (
+        [{"role": "assistant", "content": None, "tool_calls": [call]}],
+        [{"role": "assistant", "content": None, "tool_calls": [{"a": {}}] * 5000}],
+        [{"role": "user", "content": "hi", "name": "n" * 2_000_000}],
+        [{"role": "user", "content": [{"type": "text", "text": "x"}] * 5000}],
+    ):
+        refused({"messages": turns}, InvalidField, "messages")
+    with pytest.raises(InvalidField):
+        parsed({"tools": [{"type": "function", "x": "y" * 2_000_000}]}, Abilities(tools=True))
+
+
+def test_many_pictures_and_many_tiny_values_are_refused_before_work_is_done() -> None:
+    start = time.monotonic()
+    refused({"messages": [{"role": "user", "content": [PICTURE] * 20_000}]}, TooManyImages, "messages")
+    with pytest.raises(InvalidRequest):
+        body_of(b'{"junk":[' + b"[]," * 6_000_000 + b"[]]}", ChatBody)
+    assert time.monotonic() - start < 1

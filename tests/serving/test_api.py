@@ -136,7 +136,7 @@ def test_sec_11_compressed_bodies_are_refused(service: Service, encoding: str) -
 
 def test_a_body_that_says_it_is_too_large_is_not_read(service: Service) -> None:
     with socket.create_connection(("127.0.0.1", service.port), timeout=5) as raw:
-        head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         raw.sendall(head + b"Content-Length: 99999999999\r\n\r\n")
         assert b" 413 " in raw.recv(4096).split(b"\r\n")[0]
 

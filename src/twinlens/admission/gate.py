@@ -73,15 +73,19 @@ class Gate:
         """Wait until nothing is inside."""
         await self._empty.wait()
 
-    @contextmanager
-    def admit(self) -> Iterator[Ticket]:
-        """Let one request in, or raise Draining or Overloaded."""
+    def check(self) -> None:
+        """Raise what `admit` would raise now: asked before a body is read."""
         if self._draining:
             raise Draining("The service is stopping and takes no new requests.", retry_after=5)
         if self._inside >= self._max_running + self._max_queue:
             raise Overloaded(
                 f"All {self._max_running} places and {self._max_queue} waiting places are taken.", retry_after=1
             )
+
+    @contextmanager
+    def admit(self) -> Iterator[Ticket]:
+        """Let one request in, or raise Draining or Overloaded."""
+        self.check()
         self._inside += 1
         self._empty.clear()
         try:

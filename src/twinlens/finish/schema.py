@@ -14,6 +14,7 @@ import jsonschema_rs
 import msgspec
 
 from twinlens.errors import AnswerError, InvalidSchema
+from twinlens.finish.schema_cost import Cost
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,11 +46,12 @@ def check_schema(schema: Any, param: str) -> None:
     try:
         jsonschema_rs.meta.validate(schema)
     except jsonschema_rs.ValidationError as error:
-        place = "/".join(str(step) for step in error.instance_path)
-        raise InvalidSchema(f"Not a valid JSON schema at “/{place}”: {error.message}.", param=param) from error
+        place = "/".join(str(step) for step in error.instance_path)[:80]
+        raise InvalidSchema(f"Not a valid JSON schema at “/{place}”: {error.message[:200]}.", param=param) from error
     except (ValueError, jsonschema_rs.ReferencingError) as error:
         raise InvalidSchema("The schema cannot be checked.", param=param) from error
     _build(schema, param)
+    Cost(schema, param)
 
 
 def _check_node(node: Any, place: str, depth: int, param: str) -> None:
@@ -71,8 +73,11 @@ def _check_keywords(node: dict[str, Any], place: str, param: str) -> None:
             _check_pattern(pattern, place, param)
     # Nothing may be looked up outside the schema: the validator would follow such a name over the network.
     reference = node.get("$ref")
-    if isinstance(reference, str) and not reference.startswith("#"):
-        raise InvalidSchema(f"The “$ref” at “{place}” points outside the schema.", param=param)
+    if isinstance(reference, str) and not (reference == "#" or reference.startswith("#/")):
+        raise InvalidSchema(f"The “$ref” at “{place[:80]}” is not a path inside the schema.", param=param)
+    for keyword in ("$dynamicRef", "$recursiveRef"):
+        if isinstance(node.get(keyword), str):
+            raise InvalidSchema(f"“{keyword}” at “{place[:80]}” is not supported.", param=param)
     dialect = node.get("$schema")
     if isinstance(dialect, str) and not _DIALECT.fullmatch(dialect):
         raise InvalidSchema(f"The “$schema” at “{place}” is not a published JSON Schema dialect.", param=param)
@@ -107,7 +112,9 @@ class SchemaCheck:
     """Step: lets pieces pass and raises AnswerError at the end of a choice that is not what was asked for."""
 
     def __init__(self, answer: AnswerFormat) -> None:
-        self._validator = _build(answer.schema, "response_format") if isinstance(answer.schema, dict) else None
+        schema = answer.schema if isinstance(answer.schema, dict) else None
+        self._validator = None if schema is None else _build(schema, "response_format")
+        self._cost = None if schema is None else Cost(schema, "response_format")
         self._texts: dict[int, list[str]] = {}
         self._blank: dict[int, int] = {}
 
@@ -131,11 +138,25 @@ class SchemaCheck:
     def _judge(self, text: str) -> None:
         try:
             value = msgspec.json.decode(text)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise AnswerError("The model's answer is not valid JSON.") from error
-        if self._validator is None:
+        if self._validator is None or self._cost is None:
             if not isinstance(value, dict):
                 raise AnswerError("The model's answer is not a JSON object.")
             return
+        if not self._cost.allows(_depth(value)):
+            raise AnswerError("The model's answer is nested too deeply to be checked against its schema.")
         if not self._validator.is_valid(value):
             raise AnswerError("The model's answer does not satisfy the schema.")
+
+
+def _depth(value: Any) -> int:
+    depth, level = 0, [value]
+    while level := [
+        inner
+        for outer in level
+        if isinstance(outer, dict | list)
+        for inner in (outer.values() if isinstance(outer, dict) else outer)
+    ]:
+        depth += 1
+    return depth

@@ -13,6 +13,7 @@ from starlette.routing import Route, Router
 from twinlens.errors import NotFound
 from twinlens.gateway.chat import Asking, Chat, Inference
 from twinlens.gateway.front import Front
+from twinlens.gateway.http import Intake
 from twinlens.gateway.ops import Metrics, Models, OpenApi, Readyz, docs, livez
 from twinlens.gateway.parse import Parser
 
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     from twinlens.model.checkpoint import Checkpoint
     from twinlens.pipeline import Pipeline
     from twinlens.settings import Settings
+
+
+# Bodies of the largest size that may arrive at once in one gateway process.
+BODIES_TOGETHER = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +48,12 @@ def build(parts: Parts) -> tuple[ASGIApp, Metrics]:
     """The ASGI application of one gateway process, and its gauges, which the worker keeps up to date."""
     settings, engine, pipeline = parts.settings, parts.engine, parts.pipeline
     parser = Parser(settings, parts.model.name)
-    asking = Asking(parser, engine, pipeline, settings.max_body_bytes)
+    intake = Intake(
+        limit=settings.max_body_bytes,
+        together=settings.max_body_bytes * BODIES_TOGETHER,
+        timeout_s=settings.request_timeout_s,
+    )
+    asking = Asking(parser, engine, pipeline, intake, settings.request_timeout_s)
     gauges = Metrics(pipeline.gate, pipeline.store, engine, parts.metrics_dir)
 
     async def metrics(request: Request) -> Response:
@@ -61,7 +71,8 @@ def build(parts: Parts) -> tuple[ASGIApp, Metrics]:
         Route("/openapi.json", OpenApi(), methods=["GET"]),
     ]
     router = Router(routes, redirect_slashes=False, default=_nothing_here)
-    app: ASGIApp = Front(router, keys=settings.api_keys, routes=[route.path for route in routes])
+    names = (settings.host, *settings.allowed_hosts)
+    app: ASGIApp = Front(router, keys=settings.api_keys, names=names, routes=[route.path for route in routes])
     if settings.cors_origins:
         app = CORSMiddleware(
             app,

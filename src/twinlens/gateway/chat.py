@@ -2,39 +2,70 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 import uuid
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
 
 from twinlens.core import Piece
-from twinlens.gateway.answers import Frames, Whole, folded
+from twinlens.gateway.answers import Frames, folded
 from twinlens.gateway.front import exchange_of
-from twinlens.gateway.http import STREAM_HEADERS, Stream, read_body, send_json, unless_left
+from twinlens.gateway.http import STREAM_HEADERS, ClientLeftError, Stream, send_json, unless_left
 from twinlens.gateway.parse import body_of
 from twinlens.gateway.wire import ChatBody, InferenceAnswer, InferenceBody
 from twinlens.observe import metrics
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Coroutine
 
     from starlette.types import Receive, Scope, Send
 
     from twinlens.core import Request
+    from twinlens.engines.wire import Health
     from twinlens.gateway.engine_view import EngineView
     from twinlens.gateway.front import Exchange
+    from twinlens.gateway.http import Intake
     from twinlens.gateway.parse import Parser
     from twinlens.pipeline import Begun, Pipeline
 
 
-class Asking:
-    """What both routes need: the parser, the engine's state, the pipeline, and the largest body in bytes."""
+B = TypeVar("B", bound=msgspec.Struct)
 
-    def __init__(self, parser: Parser, engine: EngineView, pipeline: Pipeline, max_body: int) -> None:
-        self.parser = parser
-        self.engine = engine
-        self.pipeline = pipeline
-        self.max_body = max_body
+# What the sending of a whole answer may take beyond the request's deadline, for a client that reads slowly.
+SLACK_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """What both routes need. `timeout_s` is the deadline of a request, in seconds."""
+
+    parser: Parser
+    engine: EngineView
+    pipeline: Pipeline
+    intake: Intake
+    timeout_s: float
+
+    async def read(self, scope: Scope, receive: Receive, kind: type[B]) -> tuple[B, Health]:
+        """The body, and what the engine can do. Refuses before it reads when there is no room."""
+        exchange = exchange_of(scope)
+        self.pipeline.gate.check()
+        raw = await self.intake.body(scope, receive)
+        body, exchange.ignored = body_of(raw, kind)
+        return body, await self.engine.ready()
+
+    async def run(self, scope: Scope, receive: Receive, work: Coroutine[Any, Any, None]) -> None:
+        """Do the work of a request unless the client leaves, or reads so slowly that it holds a place for ever."""
+        try:
+            async with asyncio.timeout(self.timeout_s + SLACK_S):
+                await unless_left(receive, work)
+        except TimeoutError:
+            if abort := scope.get("twinlens.abort"):
+                abort()
+            raise ClientLeftError from None
 
     def answer(self, request: Request, exchange: Exchange) -> AsyncGenerator[Begun | Piece, None]:
         """The pipeline's items, counted."""
@@ -50,14 +81,11 @@ class Chat:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one chat request, plain or as a stream."""
         exchange = exchange_of(scope)
-        raw = await read_body(scope, receive, self._asking.max_body)
-        body, exchange.ignored = body_of(raw, ChatBody)
-        del raw  # megabytes that nobody needs while the answer is made
-        health = await self._asking.engine.ready()
+        body, health = await self._asking.read(scope, receive, ChatBody)
         request = self._asking.parser.chat(body, exchange.request_id, health.abilities)
         include_usage = bool(body.stream_options and body.stream_options.include_usage)
-        del body
-        await unless_left(receive, self._respond(request, exchange, send, include_usage=include_usage))
+        del body  # megabytes that nobody needs while the answer is made
+        await self._asking.run(scope, receive, self._respond(request, exchange, send, include_usage=include_usage))
 
     async def _respond(self, request: Request, exchange: Exchange, send: Send, *, include_usage: bool) -> None:
         answer_id = f"chatcmpl-{uuid.uuid4().hex}"
@@ -81,18 +109,16 @@ class Inference:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one picture and prompt with text and usage."""
         exchange = exchange_of(scope)
-        raw = await read_body(scope, receive, self._asking.max_body)
-        body, exchange.ignored = body_of(raw, InferenceBody)
-        await self._asking.engine.ready()
+        body, _ = await self._asking.read(scope, receive, InferenceBody)
         request = self._asking.parser.inference(body, exchange.request_id)
-        whole = await unless_left(receive, self._whole(request, exchange))
-        answer = whole.chat("", request.model, logprobs=False)
-        await send_json(send, InferenceAnswer(text=whole.texts()[0], usage=answer.usage))
+        await self._asking.run(scope, receive, self._respond(request, exchange, send))
 
-    async def _whole(self, request: Request, exchange: Exchange) -> Whole:
+    async def _respond(self, request: Request, exchange: Exchange, send: Send) -> None:
         items = self._asking.answer(request, exchange)
         async with aclosing(items):
-            return await folded(items, 1)
+            whole = await folded(items, 1)
+        answer = whole.chat("", request.model, logprobs=False)
+        await send_json(send, InferenceAnswer(text=whole.texts()[0], usage=answer.usage))
 
 
 async def _counted(

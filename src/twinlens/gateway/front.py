@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from starlette.exceptions import HTTPException
 
-from twinlens.errors import MethodNotAllowed, NotFound, TwinlensError, Unauthorized
+from twinlens.errors import HostNotAllowed, MethodNotAllowed, NotFound, TwinlensError, Unauthorized
 from twinlens.gateway.http import ClientLeftError, as_error, header, send_error
 from twinlens.observe import metrics
 
@@ -24,6 +24,8 @@ log = logging.getLogger("twinlens.gateway")
 
 OPEN_PATHS = frozenset({"/livez", "/readyz"})
 LEFT = 499  # in logs and metrics: the client closed the connection, as nginx counts it
+LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_PORT = re.compile(r":\d*$")
 _ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 
 
@@ -48,8 +50,9 @@ def exchange_of(scope: Scope) -> Exchange:
 class Front:
     """ASGI middleware around all routes."""
 
-    def __init__(self, app: ASGIApp, *, keys: Sequence[str], routes: Collection[str]) -> None:
+    def __init__(self, app: ASGIApp, *, keys: Sequence[str], names: Collection[str], routes: Collection[str]) -> None:
         self._app = app
+        self._names = LOCAL_NAMES | {name.lower() for name in names}
         self._keys = [key.encode() for key in keys]
         self._routes = frozenset(routes)
 
@@ -103,13 +106,22 @@ class Front:
             await send_error(send, error, headers)
 
     def _authorize(self, scope: Scope) -> None:
-        if not self._keys or scope["path"] in OPEN_PATHS:
+        if not self._keys:
+            self._check_host(scope)
+            return
+        if scope["path"] in OPEN_PATHS:
             return
         scheme, _, key = (header(scope, b"authorization") or "").partition(" ")
         given = key.strip().encode()
         matches = [hmac.compare_digest(given, known) for known in self._keys]  # all of them: no early end to time
         if scheme.lower() != "bearer" or not any(matches):
             raise Unauthorized("The API key is missing or not known.")
+
+    def _check_host(self, scope: Scope) -> None:
+        """Without keys only local callers are meant: a Web page whose name points here (DNS rebinding) is not one."""
+        given = header(scope, b"host")
+        if given is not None and _PORT.sub("", given.strip()).lower() not in self._names:
+            raise HostNotAllowed("This service is not called by that name.")
 
     def _note(self, scope: Scope, exchange: Exchange, seconds: float) -> None:
         route = scope["path"] if scope["path"] in self._routes else "unmatched"

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from twinlens.errors import BodyTooLarge, InvalidRequest, ServerError, TwinlensError, UnsupportedMediaType
+from twinlens.errors import (
+    BodyTooLarge,
+    BodyTooSlow,
+    InvalidRequest,
+    Overloaded,
+    ServerError,
+    TwinlensError,
+    UnsupportedMediaType,
+)
 from twinlens.gateway.answers import ALIVE, DONE
 from twinlens.observe import metrics
 
@@ -21,9 +30,11 @@ if TYPE_CHECKING:
     from twinlens.gateway.answers import Frames
     from twinlens.pipeline import Begun
 
+log = logging.getLogger("twinlens.gateway")
+
 T = TypeVar("T")
 
-# After so long without a first piece the answer's head is sent, so that proxies and clients see life.
+# After so long without a piece a comment is sent, and before the first piece the answer's head with it.
 PATIENCE_S = 10.0
 
 
@@ -39,11 +50,55 @@ def header(scope: Scope, name: bytes) -> str | None:
     return None
 
 
-async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
-    """The whole body, at most `limit` bytes.
+class Intake:
+    """Reads bodies, bounded one by one and together: `limit` bytes each, `together` bytes in all, `timeout_s` each."""
 
-    Raises UnsupportedMediaType, BodyTooLarge (before reading when the client says the length), ClientLeftError.
-    """
+    def __init__(self, *, limit: int, together: int, timeout_s: float) -> None:
+        self._limit = limit
+        self._together = together
+        self._timeout_s = timeout_s
+        self._held = 0
+
+    async def body(self, scope: Scope, receive: Receive) -> bytes:
+        """The whole body.
+
+        Raises UnsupportedMediaType, BodyTooLarge (before reading when the client says the length), BodyTooSlow,
+        Overloaded, InvalidRequest when it is empty, ClientLeftError.
+        """
+        _check_head(scope, self._limit)
+        chunks: list[bytes] = []
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._read(receive, chunks)
+        except TimeoutError:
+            raise BodyTooSlow(f"The body was not there after {self._timeout_s:g} seconds.") from None
+        finally:
+            self._held -= sum(map(len, chunks))
+        if not chunks:
+            raise InvalidRequest("The body is empty.")
+        return b"".join(chunks)
+
+    async def _read(self, receive: Receive, chunks: list[bytes]) -> None:
+        size = 0
+        more = True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientLeftError
+            more = message.get("more_body", False)
+            chunk = message.get("body", b"")
+            if not chunk:
+                continue
+            chunks.append(chunk)
+            size += len(chunk)
+            self._held += len(chunk)
+            if size > self._limit:
+                raise BodyTooLarge(f"The body is larger than the limit of {self._limit} bytes.")
+            if self._held > self._together:
+                raise Overloaded("Too many large bodies are arriving at once.", retry_after=2)
+
+
+def _check_head(scope: Scope, limit: int) -> None:
     if (header(scope, b"content-encoding") or "identity").lower() != "identity":
         raise UnsupportedMediaType("Compressed request bodies are not taken.")
     kind = (header(scope, b"content-type") or "").partition(";")[0].strip().lower()
@@ -53,21 +108,6 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
     length = header(scope, b"content-length")
     if length is not None and (not length.isdecimal() or int(length) > limit):
         raise BodyTooLarge(f"The body has {length[:20]} bytes, limit {limit}.")
-    chunks: list[bytes] = []
-    size = 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientLeftError
-        chunks.append(message.get("body", b""))
-        size += len(chunks[-1])
-        if size > limit:
-            raise BodyTooLarge(f"The body is larger than the limit of {limit} bytes.")
-        if not message.get("more_body", False):
-            break
-    if not size:
-        raise InvalidRequest("The body is empty.")
-    return b"".join(chunks)
 
 
 async def unless_left(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
@@ -106,7 +146,7 @@ async def send_error(send: Send, error: TwinlensError, headers: Mapping[str, str
     extra = dict(headers or {})
     if error.retry_after is not None:
         extra["retry-after"] = str(max(1, round(error.retry_after)))
-    if error.status == BodyTooLarge.status:
+    if error.status in (BodyTooLarge.status, BodyTooSlow.status):
         extra["connection"] = "close"  # the rest of the body is not read
     if error.status == 401:
         extra["www-authenticate"] = "Bearer"
@@ -121,48 +161,49 @@ class Stream:
         self._frames = frames
         self._headers = headers
         self.started = False
+        self._last = asyncio.get_running_loop().time()
+        self._one_at_a_time = asyncio.Lock()
 
     async def run(self, items: AsyncGenerator[Begun | Piece, None]) -> None:
         """Send all items. Raises the error of a request whose head was not sent; later ones become a frame."""
-        async with aclosing(items):
-            try:
+        alive = asyncio.ensure_future(self._stay_alive())
+        try:
+            async with aclosing(items):
                 await self._pump(items)
-            except TwinlensError as error:
-                if not self.started:
-                    raise
-                metrics.ERRORS.labels(error.code).inc()
-                await self._body(self._frames.error(error.body()))
+        finally:
+            alive.cancel()
+            await asyncio.gather(alive, return_exceptions=True)
         await self._body(DONE, last=True)
 
     async def _pump(self, items: AsyncGenerator[Begun | Piece, None]) -> None:
-        while not self.started:
-            item = await self._patiently(items)
-            if item is None:
-                return
-            await self._frame(item)
-        async for item in items:
-            await self._frame(item)
-
-    async def _patiently(self, items: AsyncGenerator[Begun | Piece, None]) -> Begun | Piece | None:
-        """The next item; while it does not come, comments show that the request lives."""
-        coming = asyncio.ensure_future(anext(items, None))
         try:
-            while not (await asyncio.wait((coming,), timeout=PATIENCE_S))[0]:
-                await self._body(ALIVE)
-            return coming.result()
-        finally:
-            coming.cancel()
-            await asyncio.gather(coming, return_exceptions=True)
+            async for item in items:
+                if frame := self._frames.of(item):
+                    await self._body(frame)
+        except Exception as error:
+            if not self.started:
+                raise
+            # The head is out: whatever happened has to be said inside the stream.
+            if not isinstance(error, TwinlensError):
+                log.exception("unexpected %s inside a stream", type(error).__name__)
+            told = as_error(error)
+            metrics.ERRORS.labels(told.code).inc()
+            await self._body(self._frames.error(told.body()))
 
-    async def _frame(self, item: Begun | Piece) -> None:
-        if frame := self._frames.of(item):
-            await self._body(frame)
+    async def _stay_alive(self) -> None:
+        """Comments in long silences, so that clients and the proxies between do not give the request up."""
+        while True:
+            await asyncio.sleep(PATIENCE_S / 2)
+            if asyncio.get_running_loop().time() - self._last > PATIENCE_S:
+                await self._body(ALIVE)
 
     async def _body(self, body: bytes, *, last: bool = False) -> None:
-        if not self.started:
-            self.started = True
-            await self._send(_start(200, dict(self._headers)))
-        await self._send({"type": "http.response.body", "body": body, "more_body": not last})
+        async with self._one_at_a_time:
+            if not self.started:
+                self.started = True
+                await self._send(_start(200, dict(self._headers)))
+            await self._send({"type": "http.response.body", "body": body, "more_body": not last})
+            self._last = asyncio.get_running_loop().time()
 
 
 STREAM_HEADERS = {

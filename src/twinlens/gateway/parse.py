@@ -32,18 +32,43 @@ from twinlens.gateway.wire import (
     ImagePartBody,
     ImageUrl,
     InferenceBody,
+    MessageBody,
     ResponseFormat,
+    StreamOptions,
     TextPartBody,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from twinlens.core import Abilities, Part
     from twinlens.settings import Settings
 
 B = TypeVar("B", bound=msgspec.Struct)
 
+MAX_CONTAINERS = 100_000
+MAX_VALUES = 1_000_000
+MAX_PARTS = 4096  # of one request
+MAX_CALLS = 1024  # tool calls of one request
+MAX_NAMES = 32  # unknown fields that are listed
+
+# Besides the fields of the structures: what clients replay from answers, and markers that change nothing here.
+MESSAGE = frozenset(MessageBody.__struct_fields__) | {
+    "refusal",
+    "annotations",
+    "audio",
+    "function_call",
+    "reasoning_content",
+}
+TEXT_PART = frozenset({"type", "text", "cache_control"})
+IMAGE_PART = frozenset({"type", "cache_control", *ImagePartBody.__struct_fields__})
+IMAGE_URL = frozenset(ImageUrl.__struct_fields__)
+_NESTED = {
+    "stream_options": frozenset({*StreamOptions.__struct_fields__, "include_obfuscation"}),
+    "response_format": frozenset(ResponseFormat.__struct_fields__),
+}
+
+_MISSING = re.compile(r"Object missing required field `(?P<name>[^`]*)`")
 _PATH = re.compile(r" - at `\$\.?(?P<path>[^`]*)`")
 _ELSEWHERE = {
     "input_audio": "Audio",
@@ -56,6 +81,9 @@ _ELSEWHERE = {
 
 def body_of(raw: bytes, kind: type[B]) -> tuple[B, tuple[str, ...]]:
     """The body as `kind`, and the names of its fields that are not known here. Raises InvalidRequest, InvalidField."""
+    # Millions of tiny values would hold up everybody for seconds; base64 has none of these characters.
+    if raw.count(b"[") + raw.count(b"{") > MAX_CONTAINERS or raw.count(b",") > MAX_VALUES:
+        raise InvalidRequest(f"The body has more than {MAX_CONTAINERS} lists and objects, or {MAX_VALUES} values.")
     try:
         data = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -65,8 +93,41 @@ def body_of(raw: bytes, kind: type[B]) -> tuple[B, tuple[str, ...]]:
     for name in REFUSED:
         if data.get(name):
             raise UnsupportedField(f"The field “{name}” is not supported.", param=name)
-    known = set(kind.__struct_fields__)
-    return converted(data, kind, ""), tuple(sorted(set(data) - known - HARMLESS - REFUSED))
+    _refuse_audio(data)
+    return converted(data, kind, ""), tuple(sorted(_unknown(data, kind)))
+
+
+def _refuse_audio(data: dict[str, Any]) -> None:
+    if data.get("audio") or data.get("modalities") not in (None, [], ["text"]):
+        raise NotHere("Audio is not served here.", param="audio" if data.get("audio") else "modalities")
+
+
+def _unknown(data: dict[str, Any], kind: type[msgspec.Struct]) -> list[str]:
+    """Names, with their places, of fields that nothing here reads. Runs before the types are checked."""
+    found = [name for name in data if name not in kind.__struct_fields__ and name not in HARMLESS | REFUSED]
+    for name, inner in _NESTED.items():
+        found += _strange(data.get(name), inner, name)
+    messages = data.get("messages")
+    for index, turn in enumerate(messages if isinstance(messages, list) else ()):
+        found += _strange(turn, MESSAGE, f"messages[{index}]")
+        content = turn.get("content") if isinstance(turn, dict) else None
+        for at, part in enumerate(content if isinstance(content, list) else ()):
+            found += _unknown_of_part(part, f"messages[{index}].content[{at}]")
+        if len(found) > MAX_NAMES:
+            break
+    return [name[:64] for name in found[:MAX_NAMES]]
+
+
+def _unknown_of_part(part: Any, where: str) -> list[str]:
+    if not isinstance(part, dict):
+        return []
+    if part.get("type") == "image_url":
+        return [*_strange(part, IMAGE_PART, where), *_strange(part.get("image_url"), IMAGE_URL, f"{where}.image_url")]
+    return _strange(part, TEXT_PART, where) if part.get("type") == "text" else []
+
+
+def _strange(value: Any, known: frozenset[str], where: str) -> list[str]:
+    return [f"{where}.{name}" for name in value if name not in known] if isinstance(value, dict) else []
 
 
 def converted(data: Any, kind: type[B], where: str) -> B:
@@ -77,7 +138,8 @@ def converted(data: Any, kind: type[B], where: str) -> B:
         text = str(error)
         match = _PATH.search(text)
         path = match["path"] if match else ""
-        param = f"{where}.{path}".strip(".") if path else where
+        missing = _MISSING.search(text)
+        param = ".".join(filter(None, (where, path, missing["name"] if missing else "")))
         raise InvalidField(f"“{param or 'body'}”: {_PATH.sub('', text)}.", param=param or None) from None
 
 
@@ -96,18 +158,27 @@ class Parser:
             raise InvalidField(
                 f"{len(body.messages)} messages given, limit {self._settings.max_messages}.", param="messages"
             )
+        parts, pictures = _count_parts(body.messages)
+        self._check_images(pictures)
+        if parts > MAX_PARTS:
+            raise InvalidField(f"{parts} content parts given, limit {MAX_PARTS}.", param="messages")
+        tools = _tools(body, abilities)
+        self._check_chars(_written(tools), "tools")
         images: list[ImageRef] = []
         messages = tuple(self._message(turn, index, images) for index, turn in enumerate(body.messages))
         self._check_size(messages, images)
+        answer = _answer_format(body.response_format, abilities)
+        if body.stop and answer.kind != "text":
+            raise InvalidField("“stop” would cut the JSON that “response_format” asks for.", param="stop")
         return Request(
             id=request_id,
             model=self._served_name,
             messages=messages,
             images=tuple(images),
             sampling=_sampling(body, abilities),
-            answer=_answer_format(body.response_format, abilities),
+            answer=answer,
             stream=bool(body.stream),
-            tools=_tools(body, abilities),
+            tools=tools,
             tool_choice=body.tool_choice,
         )
 
@@ -124,7 +195,7 @@ class Parser:
             sampling=Sampling(max_tokens=body.max_tokens, temperature=body.temperature, seed=body.seed),
         )
 
-    def _message(self, body: Any, index: int, images: list[ImageRef]) -> Message:
+    def _message(self, body: MessageBody, index: int, images: list[ImageRef]) -> Message:
         where = f"messages[{index}]"
         content = body.content
         if content is None and body.role in ("user", "system", "developer"):
@@ -143,18 +214,39 @@ class Parser:
             name=body.name,
         )
 
-    def _check_size(self, messages: Iterable[Message], images: Iterable[ImageRef]) -> None:
-        given = len(tuple(images))
-        if given > self._settings.max_images:
+    def _check_size(self, messages: Iterable[Message], images: Sequence[ImageRef]) -> None:
+        self._check_images(len(images))
+        chars = calls = 0
+        for turn in messages:
+            chars += sum(len(part.text) for part in turn.parts if isinstance(part, TextPart))
+            chars += len(turn.name or "") + len(turn.tool_call_id or "") + _written(turn.tool_calls)
+            calls += len(turn.tool_calls)
+        if calls > MAX_CALLS:
+            raise InvalidField(f"{calls} tool calls given, limit {MAX_CALLS}.", param="messages")
+        self._check_chars(chars, "messages")
+
+    def _check_images(self, given: int) -> None:
+        limit = self._settings.max_images
+        if given > limit:
             raise TooManyImages(
-                f"{given} images given, limit {self._settings.max_images}, counted over the whole conversation.",
-                param="messages",
+                f"{given} images given, limit {limit}, counted over the whole conversation.", param="messages"
             )
-        chars = sum(len(part.text) for turn in messages for part in turn.parts if isinstance(part, TextPart))
+
+    def _check_chars(self, chars: int, param: str) -> None:
         if chars > self._settings.max_text_chars:
-            raise InvalidField(
-                f"The text has {chars} characters, limit {self._settings.max_text_chars}.", param="messages"
-            )
+            raise InvalidField(f"The text has {chars} characters, limit {self._settings.max_text_chars}.", param=param)
+
+
+def _written(values: Sequence[Any]) -> int:
+    """Length of what a template may write of tool calls or tools."""
+    return len(msgspec.json.encode(values)) if values else 0
+
+
+def _count_parts(messages: Sequence[MessageBody]) -> tuple[int, int]:
+    """All parts, and those that are pictures: counted before anything is made of them."""
+    lists = [turn.content for turn in messages if isinstance(turn.content, list)]
+    pictures = sum(part.get("type") == "image_url" for parts in lists for part in parts)
+    return sum(map(len, lists)), pictures
 
 
 def _part(part: dict[str, Any], where: str, images: list[ImageRef]) -> Part:

@@ -20,9 +20,9 @@ StopText = Annotated[str, Meta(min_length=1, max_length=256)]
 # OpenAI fields that are bookkeeping or hints: taken and without effect.
 HARMLESS = frozenset(
     {
-        "audio",
+        "audio",  # null; anything else is refused
         "metadata",
-        "modalities",
+        "modalities",  # ["text"]; anything else is refused
         "parallel_tool_calls",
         "prediction",
         "prompt_cache_key",

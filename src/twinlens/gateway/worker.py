@@ -26,6 +26,7 @@ from twinlens.engines.client import EngineClient
 from twinlens.engines.process import die_with_parent
 from twinlens.gateway.app import Parts, build
 from twinlens.gateway.engine_view import EngineView
+from twinlens.gateway.protocol import BoundedProtocol
 from twinlens.media import Loader
 from twinlens.model import checkpoint
 from twinlens.orders import BEAT_INTERVAL_S, beat, orders_from_json
@@ -63,7 +64,7 @@ class Worker:
             orders.engine, model=self.found.name, pool=1024, idle_timeout_s=settings.idle_timeout_s
         )
         self.gate = Gate(
-            max_running=settings.max_running or FIRST_GUESS,
+            max_running=share(settings.max_running or FIRST_GUESS, settings.workers, orders.worker),
             max_queue=settings.max_queue,
             timeout_s=settings.request_timeout_s,
         )
@@ -73,7 +74,7 @@ class Worker:
         """Take the number of places from the engine, unless the operator has set one."""
         settings = self.orders.settings
         places = settings.max_running or health.capacity
-        self.gate.resize(max(1, places // settings.workers))
+        self.gate.resize(share(places, settings.workers, self.orders.worker))
 
     def app(self) -> tuple[ASGIApp, Metrics]:
         """The ASGI application over these parts."""
@@ -104,6 +105,11 @@ class Worker:
         self.loader.close()
 
 
+def share(places: int, workers: int, worker: int) -> int:
+    """Places of one worker, so that those of all add up; each has at least one."""
+    return max(1, places // workers + (worker < places % workers))
+
+
 class _Server(uvicorn.Server):
     """uvicorn without its own signal handling: ours answers while it drains."""
 
@@ -128,8 +134,7 @@ async def serve(orders: WorkerOrders) -> None:
         timeout_keep_alive=75,
         # Slack for the few exchanges that are neither at the gate nor over, such as a metrics scrape.
         timeout_graceful_shutdown=5,
-        h11_max_incomplete_event_size=64 * 1024,
-        http="httptools",
+        http=BoundedProtocol,
         ws="none",
     )
     server = _Server(config)

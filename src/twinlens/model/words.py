@@ -12,6 +12,7 @@ Three documented rules make any conversation fit a template, and none loses a wo
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -152,12 +153,10 @@ def _text(message: Message) -> str:
 
 def _joined(parts: Iterable[Part]) -> list[Part]:
     joined: list[Part] = []
-    for part in parts:
-        last = joined[-1] if joined else None
-        if isinstance(part, TextPart) and isinstance(last, TextPart):
-            joined[-1] = TextPart(last.text + part.text)
-        else:
-            joined.append(part)
+    for is_text, run in itertools.groupby(parts, lambda part: isinstance(part, TextPart)):
+        same = list(run)
+        texts = [part.text for part in same if isinstance(part, TextPart)]
+        joined += [TextPart("".join(texts))] if is_text else same
     return joined
 
 

@@ -86,5 +86,5 @@ def exposition(folder: Path | None) -> bytes:
     if folder is None:
         return generate_latest(REGISTRY)
     whole = CollectorRegistry()
-    several.MultiProcessCollector(whole, path=str(folder))
+    several.MultiProcessCollector(whole, path=str(folder))  # type: ignore[no-untyped-call]
     return generate_latest(whole)
