@@ -96,6 +96,7 @@ class Request:
     stream: bool = False
     tools: tuple[dict[str, Any], ...] = ()
     tool_choice: Any = None
+    parallel_tool_calls: bool | None = None  # None: the engine's own default
     tenant: str = ""  # from the API key; empty without keys
 
 

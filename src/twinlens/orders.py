@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -29,11 +29,19 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
+class EngineAddress:
+    """Where an engine is asked. The key travels with the address that it belongs to, so that no other gets it."""
+
+    url: str = field(repr=False)  # "unix:/path" or "http://host:port"; may hold a user and a password
+    key: str = field(default="", repr=False)  # sent as bearer; empty: none
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerOrders:
     """Everything that one gateway worker needs to start. Holds secrets: it travels through a pipe only."""
 
     settings: Settings
-    engine: str  # address: "unix:/path" or "http://host:port"
+    engine: EngineAddress
     model_folder: str  # where the processor's settings and the tokenizer are
     run_dir: str
     worker: int  # from 0
@@ -64,7 +72,7 @@ class ServiceCard:
     url: str  # http://host:port
     pid: int  # of the supervisor
     model: str  # served name
-    engine: str
+    engine: str  # address or kind; no secrets
     started: float  # unix time
     test_weights: bool = False  # the model says nothing sensible: its text is not shown
 

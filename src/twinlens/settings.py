@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import math
 import os
+import re
 import tempfile
 import tomllib
 from dataclasses import dataclass, field, fields
@@ -45,12 +46,14 @@ class Settings:
     revision: str = setting("", "branch, tag or commit at the hub")
     engine: str = setting("openvino", "engine to start: openvino (embedded) or fake (for tests)")
     engine_args: tuple[str, ...] = setting((), "more arguments for the engine's own command line")
-    engine_url: str = setting("", "attach to a running engine instead: http://host:port or unix:/path")
+    engine_url: str = setting("", "attach to a running engine instead: http(s)://host:port or unix:/path")
+    engine_api_key: str = setting("", "key for the engine at engine_url, sent to it as bearer", secret=True)
 
     host: str = setting("127.0.0.1", "address to listen on; other than loopback only with api_keys")
     port: int = setting(8000, "port to listen on; 0 takes a free one", minimum=0)
     workers: int = setting(1, "gateway processes", minimum=1)
     api_keys: tuple[str, ...] = setting((), "keys that clients may use; none: loopback only", secret=True)
+    allowed_hosts: tuple[str, ...] = setting((), "further names by which clients without a key may call this service")
     cors_origins: tuple[str, ...] = setting((), "origins that browsers may call from; none: CORS is off")
     run_dir: str = setting("", "folder for sockets and process state; default: one per user")
 
@@ -110,6 +113,8 @@ class Loaded:
         for item in fields(Settings):
             value = getattr(self.settings, item.name)
             origin = self.origins[item.name]
+            if item.name == "engine_url":
+                value = without_userinfo(value)
             text = _mask(value) if item.metadata["secret"] else msgspec.json.encode(value).decode()
             rows.append((item.name, text, f"{origin.source} {origin.place}".strip()))
         return rows
@@ -187,8 +192,18 @@ def store_dir(settings: Settings) -> Path:
 
 
 def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """This process's environment with `extra` over it, for starting a child."""
-    return {**os.environ, **extra}
+    """This process's environment with `extra` over it, for starting a child.
+
+    Without the settings in it: a child has what it needs from its orders, and some of them are secret.
+    """
+    return {key: value for key, value in os.environ.items() if not key.startswith(PREFIX)} | dict(extra)
+
+
+def without_userinfo(url: str) -> str:
+    """An address fit to be shown: a user and a password in it are masked, whatever else is wrong with it."""
+    if url.startswith("unix:"):
+        return url
+    return re.sub(r"^([A-Za-z][A-Za-z0-9+.-]*:)?(/*).*@", r"\1\2********@", url, flags=re.DOTALL)
 
 
 def _from_flags(flags: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -261,4 +276,6 @@ def _checked(name: str, value: Any, source: str, place: str) -> Any:
 
 
 def _mask(value: Any) -> str:
-    return msgspec.json.encode(["********" for _ in value] if isinstance(value, tuple) else "********").decode()
+    """As many asterisks as there are secrets; none where none is set."""
+    masked = ["********" for _ in value] if isinstance(value, tuple) else "********" if value else ""
+    return msgspec.json.encode(masked).decode()

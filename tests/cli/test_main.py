@@ -74,6 +74,17 @@ def test_config_as_json(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
     assert rows["api_keys"]["value"] == ["********"]
 
 
+def test_config_shows_no_secret_of_an_engine(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TWINLENS_ENGINE_URL", "http://user:top-secret@gpu:1")
+    monkeypatch.setenv("TWINLENS_ENGINE_API_KEY", "top-secret")
+    assert main(["config"]) == 0
+    out = capsys.readouterr().out
+    assert "secret" not in out
+    assert '"http://********@gpu:1"' in out
+
+
 @pytest.mark.parametrize(
     ("variable", "value", "words"),
     [

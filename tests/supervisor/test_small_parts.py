@@ -13,7 +13,7 @@ from prometheus_client.mmap_dict import MmapedDict, mmap_key
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from twinlens import orders
-from twinlens.orders import EngineState, ServiceCard, WorkerOrders
+from twinlens.orders import EngineAddress, EngineState, ServiceCard, WorkerOrders
 from twinlens.settings import Settings
 from twinlens.supervisor.board import Board
 from twinlens.supervisor.deaths import KEPT_FILES, Deaths
@@ -81,7 +81,7 @@ def test_the_numbers_of_the_long_dead_are_kept_and_their_files_are_not(tmp_path:
 
 
 def test_orders_travel_unchanged() -> None:
-    given_ = WorkerOrders(Settings(api_keys=("k",)), "unix:/e", "/m", "/r", 1, 7)
+    given_ = WorkerOrders(Settings(api_keys=("k",)), EngineAddress("unix:/e", "key"), "/m", "/r", 1, 7)
     assert orders.orders_from_json(orders.orders_to_json(given_)) == given_
 
 

@@ -20,6 +20,7 @@ import msgspec
 from twinlens import __version__
 from twinlens.cli import flags
 from twinlens.errors import TwinlensError
+from twinlens.settings import without_userinfo
 
 if TYPE_CHECKING:
     import argparse
@@ -67,7 +68,7 @@ def log_to_stderr(settings: Settings) -> None:
 def greeting(service: Service, picture: str = "PICTURE", prompt: str = "What is this?") -> str:
     """What is served, where, and one line to try it."""
     plan = service.plan
-    engine = plan.settings.engine_url or plan.settings.engine
+    engine = without_userinfo(plan.engine.url) if plan.attached else plan.settings.engine
     key = ' -H "authorization: Bearer $KEY"' if plan.settings.api_keys else ""
     return (
         f"Twinlens {__version__}\n"
@@ -105,7 +106,7 @@ async def _until_signalled(service: Service, question: Sequence[str] | None) -> 
         if signal.getsignal(number) is not signal.SIG_IGN or number != signal.SIGHUP:  # “nohup” wants it ignored
             loop.add_signal_handler(number, stop, number)
     service.on_change = tell
-    _say("Waiting for the engine: it loads the model.")
+    _say(f"Waiting for the engine{'.' if service.plan.attached else ': it loads the model.'}")
     coming = asyncio.create_task(_come_up(service, question))
     try:
         await service.run()

@@ -14,6 +14,7 @@ import aiohttp
 from twinlens.engines import translate
 from twinlens.engines.translate import RETRY_AFTER_S
 from twinlens.errors import AnswerError, DeadlineExceeded, EngineUnavailable
+from twinlens.orders import EngineAddress
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -33,12 +34,14 @@ MAX_BODY = 1 << 20  # bytes that are read of a refusal
 class EngineClient:
     """One engine, by a bounded pool of kept connections.
 
-    `address` is "unix:/path" or "http://host:port"; `pool` the most connections at once; `idle_timeout_s` the longest
-    silence of the engine inside an answer. To be used from one event loop.
+    `address` is "unix:/path" or "http://host:port", with its key if it has one; `pool` the most connections at once;
+    `idle_timeout_s` the longest silence of the engine inside an answer. To be used from one event loop.
     """
 
-    def __init__(self, address: str, *, model: str, pool: int, idle_timeout_s: float) -> None:
-        self.address = address
+    def __init__(self, address: EngineAddress | str, *, model: str, pool: int, idle_timeout_s: float) -> None:
+        where = EngineAddress(address) if isinstance(address, str) else address
+        self.address = address = where.url
+        self._headers = {"authorization": f"Bearer {where.key}"} if where.key else {}
         self.model = model
         self._pool = pool
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=idle_timeout_s)
@@ -49,20 +52,28 @@ class EngineClient:
     async def health(self) -> Health:
         """How the engine is. Raises EngineUnavailable.
 
-        An engine that is not ours answers with a bare status; what it can do is then taken to be what OpenAI's API
-        has, and pictures go to it as the client sent them, because it cannot resolve references.
+        An engine that is not ours answers with a bare status, or has no such route and lists its models; what it can
+        do is then taken to be what OpenAI's API has, and pictures go to it as the client sent them, because it cannot
+        resolve references.
         """
-        try:
-            timeout = aiohttp.ClientTimeout(total=HEALTH_S)
-            async with self._session.get(f"{self._base}/health", timeout=timeout) as response:
-                body = await response.read()
-                if response.status != 200:
-                    raise EngineUnavailable("The engine says that it is not well.", retry_after=RETRY_AFTER_S)
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise EngineUnavailable("The engine does not answer.", retry_after=RETRY_AFTER_S) from error
+        status, body = await self._get("/health")
+        if status == 404:
+            status, body = await self._get("/v1/models")
+        if status in (401, 403):
+            raise EngineUnavailable("The engine does not take the service's key.", retry_after=RETRY_AFTER_S)
+        if status != 200:
+            raise EngineUnavailable(f"The engine answers with status {status}.", retry_after=RETRY_AFTER_S)
         health = translate.read_health(body, self.model)
         self._references = health.abilities.references
         return health
+
+    async def _get(self, path: str) -> tuple[int, bytes]:
+        try:
+            timeout = aiohttp.ClientTimeout(total=HEALTH_S)
+            async with self._session.get(self._base + path, timeout=timeout, allow_redirects=False) as response:
+                return response.status, await response.content.read(MAX_BODY)
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise EngineUnavailable("The engine does not answer.", retry_after=RETRY_AFTER_S) from error
 
     async def generate(self, request: Request, images: Sequence[Image]) -> AsyncGenerator[Piece, None]:
         """Yield pieces of all choices as they come, then one with the usage (index -1).
@@ -73,10 +84,11 @@ class EngineClient:
         body = translate.question(request, images, self.model, references=self._references)
         response: aiohttp.ClientResponse | None = None
         try:
-            response = await self._session.post(f"{self._base}/v1/chat/completions", data=body, headers=JSON)
+            url = f"{self._base}/v1/chat/completions"
+            response = await self._session.post(url, data=body, headers=JSON, allow_redirects=False)
             if response.status != 200:
                 raise await _refusal(response)
-            hearing = translate.Hearing(request.sampling.n)
+            hearing = translate.Hearing(request.sampling.n, ours=_ours(response))
             rest = b""
             async for got in response.content.iter_any():
                 *lines, rest = (rest + got if rest else got).split(b"\n")
@@ -113,6 +125,7 @@ class EngineClient:
                 connector = aiohttp.TCPConnector(limit_per_host=self._pool, **kept)  # type: ignore[arg-type]
             self._made = aiohttp.ClientSession(
                 connector=connector,
+                headers=self._headers,
                 timeout=self._timeout,
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
@@ -125,5 +138,10 @@ class EngineClient:
 
 async def _refusal(response: aiohttp.ClientResponse) -> TwinlensError:
     body = await response.content.read(MAX_BODY)
-    ours = "x-twinlens-engine" in response.headers
-    return translate.refusal(response.status, body, ours=ours, retry_after=response.headers.get("retry-after", ""))
+    seconds = response.headers.get("retry-after", "")
+    return translate.refusal(response.status, body, ours=_ours(response), retry_after=seconds)
+
+
+def _ours(response: aiohttp.ClientResponse) -> bool:
+    """Whether the texts of its errors are fit for users."""
+    return "x-twinlens-engine" in response.headers

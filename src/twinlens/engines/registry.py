@@ -8,6 +8,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
+# Engines that serve what the embedded one cannot, and that somebody has to start so far; with how to attach one.
+NOT_STARTED_HERE = {
+    "vllm": "Start it with “vllm serve MODEL --served-model-name NAME --port 8001” and attach it with "
+    "“twinlens serve MODEL --served-name NAME --engine-url http://127.0.0.1:8001”."
+}
 EXPORT = "optimum-cli export openvino --model MODEL --task image-text-to-text FOLDER"
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from twinlens.core import Abilities, ImagePart, Piece, TextPart, TokenLogprob, Usage
+from twinlens.core import ImagePart, Piece, TextPart, TokenLogprob, Usage
 from twinlens.engines import wire
 from twinlens.engines.wire import Health
 from twinlens.errors import (
@@ -25,14 +25,17 @@ if TYPE_CHECKING:
     from twinlens.core import FinishReason, Image, Message, Part, Request
 
 RETRY_AFTER_S = 2.0
-FOREIGN = Abilities(references=False, json_schema=True, logprobs=True, top_logprobs=20, tools=True, max_n=128)
+CURE = "Look at the engine's log."
 REASONS: dict[str, FinishReason] = {
     "stop": "stop",
+    "eos_token": "stop",
+    "stop_sequence": "stop",
     "length": "length",
     "tool_calls": "tool_calls",
     "function_call": "tool_calls",
     "content_filter": "content_filter",
 }
+ENDED_EARLY = frozenset(("abort", "error", "cancelled"))  # engines' words for an answer that is not whole
 
 _KINDS = {kind.code: kind for kind in reversed(tree()) if issubclass(kind, InvalidRequest)}
 _encode = msgspec.json.Encoder().encode
@@ -67,6 +70,7 @@ def question(request: Request, images: Sequence[Image], model: str, *, reference
         response_format=_format(request),
         tools=list(request.tools) or None,
         tool_choice=request.tool_choice,
+        parallel_tool_calls=request.parallel_tool_calls,
     )
     return _encode(chat)
 
@@ -74,8 +78,10 @@ def question(request: Request, images: Sequence[Image], model: str, *, reference
 class Hearing:
     """What has been heard of one answer, and whether it is whole."""
 
-    def __init__(self, n: int) -> None:
+    def __init__(self, n: int, *, ours: bool) -> None:
+        """`n` choices; `ours` if the engine is one of ours, so that the texts of its errors may be shown."""
         self.n = n
+        self.ours = ours
         self.finished: set[int] = set()
         self.usage: wire.Usage | None = None
         self.done = False
@@ -93,7 +99,7 @@ class Hearing:
         except msgspec.DecodeError as error:
             raise AnswerError("The engine sent something that is not a part of an answer.") from error
         if chunk.error is not None:
-            raise translated(chunk.error, status=None, ours=True)
+            raise translated(chunk.error, status=_status(chunk.error), ours=self.ours)
         self.usage = chunk.usage or self.usage
         return [self._piece(choice) for choice in chunk.choices] if chunk.choices else []
 
@@ -106,10 +112,11 @@ class Hearing:
         return Piece(-1, usage=Usage(usage.prompt_tokens, usage.completion_tokens, vision))
 
     def _piece(self, choice: wire.ChunkChoice) -> Piece:
+        if choice.index >= self.n:
+            raise AnswerError("The engine sent a choice that nobody asked for.", cure=CURE)
         delta = choice.delta
-        reason: FinishReason | None = None
-        if choice.finish_reason is not None:
-            reason = REASONS.get(choice.finish_reason, "stop")
+        reason = _reason(choice.finish_reason)
+        if reason is not None:
             self.finished.add(choice.index)
         logprobs: tuple[TokenLogprob, ...] = ()
         if choice.logprobs is not None and choice.logprobs.content:
@@ -117,11 +124,27 @@ class Hearing:
         return Piece(choice.index, delta.content or "", reason, logprobs, tuple(delta.tool_calls or ()))
 
 
+def _reason(said: str | None) -> FinishReason | None:
+    """Some engines say nothing with an empty text."""
+    if not said:
+        return None
+    if said in ENDED_EARLY:
+        raise lost()
+    if said not in REASONS:
+        raise AnswerError("The engine ended its answer for a reason that is not known here.", cure=CURE)
+    return REASONS[said]
+
+
+def _status(detail: wire.ErrorDetail) -> int | None:
+    """The HTTP status that foreign engines put into the code of an error inside a stream."""
+    return detail.code if isinstance(detail.code, int) and 400 <= detail.code < 600 else None
+
+
 def read_health(body: bytes, model: str) -> Health:
     try:
         return _health.decode(body)
     except msgspec.DecodeError:
-        return Health(abilities=FOREIGN, model=model)
+        return Health(model=model)
 
 
 def _message(message: Message, urls: list[str]) -> wire.Message:
@@ -165,6 +188,8 @@ def translated(
         return kind(detail.message, param=detail.param, cure="")
     if detail.code == DeadlineExceeded.code or status == 504:
         return DeadlineExceeded("The engine took too long.")
+    if status in (401, 403):
+        return EngineUnavailable("The engine does not take the service's key.", retry_after=RETRY_AFTER_S)
     if status is not None and 400 <= status < 500 and status != 429:
         return InvalidRequest("The engine refused the request.")
     if detail.code == ServerError.code and ours:

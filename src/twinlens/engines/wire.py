@@ -18,6 +18,8 @@ from twinlens.errors import InvalidField
 
 REFERENCE_PREFIX = "twinlens:"
 DONE = b"data: [DONE]\n\n"
+# What an engine can do that does not say so: OpenAI's API, as far as an answer of it is passed on.
+FOREIGN = Abilities(references=False, json_schema=True, logprobs=True, top_logprobs=0, tools=True, max_n=128)
 
 Penalty = Annotated[float, Meta(ge=-2, le=2)]
 Index = Annotated[int, Meta(ge=0)]
@@ -93,6 +95,7 @@ class Chat(Struct, frozen=True, omit_defaults=True):
     response_format: ResponseFormat | None = None
     tools: list[dict[str, Any]] | None = None
     tool_choice: Any = None
+    parallel_tool_calls: bool | None = None
 
     @property
     def stops(self) -> tuple[str, ...]:
@@ -220,7 +223,7 @@ class Health(Struct, frozen=True):
     running: int = 0
     waiting: int = 0
     cache_usage: float = 0.0
-    abilities: Abilities = Abilities(references=False, json_schema=True, logprobs=True, top_logprobs=20, tools=True)
+    abilities: Abilities = FOREIGN
     capacity: int = 0
     context: int = 0
     weights_id: str = ""

@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 
 CANNOT_START = 2  # exit code of a child that says what its operator has to mend
 ENGINE_GRACE_S = 7.0
+TELL_AFTER_S = 3.0  # an engine that somebody else runs need not be silent because it starts
 WORKER_START_S = 60.0
 WORKER_STALL_S = 20.0
 WORKER_BUSY_FACTOR = 2  # whatever keeps its loop busy for so long keeps all of its clients waiting
@@ -41,9 +42,11 @@ FRUITLESS_STARTS = 5  # of a worker that never served: more would not help, and 
 class AttachedEngine:
     """An engine that somebody else runs: watched, never touched."""
 
-    def __init__(self, probe: Callable[[], Asks], board: Board, settings: Settings) -> None:
+    def __init__(self, probe: Callable[[], Asks], board: Board, settings: Settings, shown: str) -> None:
+        """`shown` is its address, fit for the log."""
         self._probe = probe
         self._board = board
+        self._shown = shown
         self._stall_timeout_s = settings.engine_stall_timeout_s
 
     async def run(self) -> None:
@@ -51,9 +54,9 @@ class AttachedEngine:
         await asyncio.sleep(0)  # the workers start first: making the probe takes a while
         watch = Watch(self._probe(), self._board, self._stall_timeout_s, effort=lambda: None)
         while True:
-            await watch.until_ready(None)
+            await watch.until_ready(None, tell_after_s=TELL_AFTER_S)
             reason = await watch.until_lost()
-            log.warning("engine: %s; waiting for it", reason)
+            log.warning("engine at %s: %s; waiting for it", self._shown, reason)
             self._board.show("stalled", "It does not answer.")
 
     def kill(self) -> None:

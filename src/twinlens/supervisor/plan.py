@@ -8,14 +8,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from twinlens.engines.registry import ENGINES
+from twinlens.engines.registry import ENGINES, NOT_STARTED_HERE
 from twinlens.errors import ModelError, SettingsError
 from twinlens.model import checkpoint, hub
-from twinlens.orders import WorkerOrders, orders_to_json
+from twinlens.orders import EngineAddress, WorkerOrders, orders_to_json
 from twinlens.settings import to_json
+from twinlens.supervisor import address
 from twinlens.supervisor.children import Command
 
 if TYPE_CHECKING:
+    from twinlens.engines.registry import EngineKind
     from twinlens.model.checkpoint import Checkpoint
     from twinlens.settings import Settings
     from twinlens.supervisor.runfolder import RunFolder
@@ -30,7 +32,7 @@ class Plan:
 
     settings: Settings
     model: Checkpoint
-    engine: str  # address: "unix:/path" or "http://host:port"
+    engine: EngineAddress
     attached: bool  # the engine is somebody else's
 
     @property
@@ -41,23 +43,25 @@ class Plan:
 
 def work_out(settings: Settings, folder: RunFolder) -> Plan:
     """Find the model, which may download it, and check that the engine takes it. Raises ModelError, SettingsError."""
-    kind = ENGINES.get(settings.engine)
-    if kind is None:
-        raise SettingsError(f"engine: “{settings.engine}” is not one of {', '.join(ENGINES)}.")
     attached = bool(settings.engine_url)
+    kind = None if attached else _kind(settings.engine)
+    engine = address.attached(settings) if attached else EngineAddress(f"unix:{folder.engine_socket}")
     path = hub.find(settings.model, settings)
     found = checkpoint.read(path, revision=settings.revision, served_name=_served_name(settings))
-    if not attached and kind.form and found.form != kind.form:
+    if kind and kind.form and found.form != kind.form:
         raise ModelError(
             f"The engine “{settings.engine}” takes a model in its {kind.form} form; {path} holds {found.form}.",
             cure=kind.cure,
         )
-    return Plan(
-        settings=replace(settings, served_name=found.name),
-        model=found,
-        engine=settings.engine_url if attached else f"unix:{folder.engine_socket}",
-        attached=attached,
-    )
+    return Plan(settings=replace(settings, served_name=found.name), model=found, engine=engine, attached=attached)
+
+
+def _kind(name: str) -> EngineKind:
+    if name in NOT_STARTED_HERE:
+        raise SettingsError(f"engine: this build cannot start “{name}” itself yet.", cure=NOT_STARTED_HERE[name])
+    if name not in ENGINES:
+        raise SettingsError(f"engine: “{name}” is not one of {', '.join(ENGINES)}.")
+    return ENGINES[name]
 
 
 def _served_name(settings: Settings) -> str:
@@ -68,13 +72,13 @@ def _served_name(settings: Settings) -> str:
 
 
 def engine_command(plan: Plan, folder: RunFolder) -> Command:
-    """How the engine is started: settings on its standard input."""
+    """How the engine is started: settings on its standard input, without the secrets, which it has no use for."""
     kind = ENGINES[plan.settings.engine]
     arguments = kind.arguments(plan.model.folder, folder.engine_socket, os.getpid())
     return Command(
         name="engine",
         argv=(sys.executable, *arguments, *plan.settings.engine_args),
-        orders=to_json(plan.settings),
+        orders=to_json(replace(plan.settings, api_keys=(), engine_url="", engine_api_key="")),
         piped=True,
     )
 

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from twinlens.orders import ServiceCard, publish_card
-from twinlens.settings import run_dir
+from twinlens.settings import run_dir, without_userinfo
 from twinlens.supervisor.board import Board
 from twinlens.supervisor.deaths import Deaths
 from twinlens.supervisor.keepers import AttachedEngine, EngineKeeper, WorkerKeeper
@@ -120,7 +120,7 @@ class Service:
     def _engine(self, board: Board, deaths: Deaths) -> EngineKeeper | AttachedEngine:
         settings = self.plan.settings
         if self.plan.attached:
-            return AttachedEngine(self._made_probe, board, settings)
+            return AttachedEngine(self._made_probe, board, settings, without_userinfo(self.plan.engine.url))
         return EngineKeeper(engine_command(self.plan, self._folder), self._made_probe, board, deaths, settings)
 
     def _worker(self, number: int, deaths: Deaths) -> WorkerKeeper:
@@ -129,7 +129,7 @@ class Service:
 
     def _card(self) -> ServiceCard:
         plan = self.plan
-        engine = plan.engine if plan.attached else plan.settings.engine
+        engine = without_userinfo(plan.engine.url) if plan.attached else plan.settings.engine
         return ServiceCard(self.url, os.getpid(), plan.model.name, engine, time.time(), plan.test_weights)
 
     def _changed(self, state: EngineState) -> None:

@@ -44,11 +44,22 @@ class Watch:
         self._interval_s = min(INTERVAL_S, stall_timeout_s / 8)
         self._deadline_s = min(HEALTH_DEADLINE_S, stall_timeout_s / 4)
 
-    async def until_ready(self, limit_s: float | None) -> bool:
-        """Show `ready` after a real inference and return True; False if `limit_s` seconds were not enough."""
+    async def until_ready(self, limit_s: float | None, *, tell_after_s: float | None = None) -> bool:
+        """Show `ready` after a real inference and return True; False if `limit_s` seconds were not enough.
+
+        Why the engine does not even answer is shown after `tell_after_s` seconds: an engine that we started says
+        nothing while it loads, which is no news.
+        """
+        began = time.monotonic()
         try:
             async with asyncio.timeout(limit_s):
-                while not await self._answers():  # noqa: ASYNC110 - another process sets no event
+                while True:
+                    why = await self._refusal()
+                    if why is None:
+                        break
+                    late = tell_after_s is not None and time.monotonic() - began > tell_after_s
+                    if late and why != self._board.state.reason:
+                        self._board.show(self._board.state.state, why)
                     await asyncio.sleep(EAGER_S)
         except TimeoutError:
             return False
@@ -68,19 +79,23 @@ class Watch:
                 self._board.show("ready")
             await asyncio.sleep(self._interval_s)
 
-    async def _answers(self) -> bool:
+    async def _refusal(self) -> str | None:
+        """Why it cannot be used yet; None if it can."""
         try:
             await self._health()
-        except TwinlensError:
-            return False
+        except TwinlensError as error:
+            return error.message
         try:
             await self._probe.inference()
         except TwinlensError as error:
             # It talks and refuses: worth saying while everybody waits, and no use to ask again in haste.
-            self._board.show(self._board.state.state, f"A trial request failed ({error.code}).")
+            # Texts about an unreachable engine are always ours; others may be the engine's own.
+            said = error.message if isinstance(error, EngineUnavailable) else f"{error.code}."
+            why = f"A trial request failed: {said}"
+            self._board.show(self._board.state.state, why)
             await asyncio.sleep(INTERVAL_S)
-            return False
-        return True
+            return why
+        return None
 
     async def _sign(self) -> Sign:
         try:
