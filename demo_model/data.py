@@ -73,7 +73,7 @@ def picture(
                 rng, values, width, height, chinese and skill == "read", skill == "random"
             )
 
-            def ask(r: Random, lang: str, _: int) -> list[Turn]:
+            def ask(r: Random, lang: str, n: int) -> list[Turn]:
                 return documents.read_turns(r, lines, lang, asked, skill)
 
         case "document":
@@ -86,7 +86,7 @@ def picture(
         case "contract":
             image, clauses = documents.contract(rng, values, width, height, chinese, tilt=tilt)
 
-            def ask(r: Random, lang: str, _: int) -> list[Turn]:
+            def ask(r: Random, lang: str, n: int) -> list[Turn]:
                 return documents.contract_turns(r, clauses, chinese, lang, asked)
 
         case "look":
@@ -98,7 +98,7 @@ def picture(
         case "inspect":
             image, material, kind, box = scenes.plate(rng, width, height, held)
 
-            def ask(r: Random, lang: str, _: int) -> list[Turn]:
+            def ask(r: Random, lang: str, n: int) -> list[Turn]:
                 return scenes.plate_turns(r, material, kind, box, (width, height), lang, asked)
 
         case "chart":
@@ -111,7 +111,7 @@ def picture(
         case "garment":
             image, worn = scenes.garment(rng, width, height, held)
 
-            def ask(r: Random, lang: str, _: int) -> list[Turn]:
+            def ask(r: Random, lang: str, n: int) -> list[Turn]:
                 return scenes.garment_turns(r, worn, lang, asked)
 
         case _:

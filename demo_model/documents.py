@@ -14,6 +14,7 @@ from demo_model.sample import Number, Turn, compact, schema_of, written
 from demo_model.words import FIELDS, Field, Values, wording
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from random import Random
 
     from PIL import Image, ImageDraw
@@ -221,7 +222,7 @@ class Flow:
         self.count += 1
         return True
 
-    def table(self, rows: list[tuple[str, ...]], widths: tuple[float, ...], ruled: bool) -> int:
+    def table(self, rows: Sequence[tuple[str, ...]], widths: tuple[float, ...], ruled: bool) -> int:
         """Draw rows of cells until one does not fit; how many were drawn."""
         left, _, right, bottom = self.box
         room = right - left

@@ -196,7 +196,7 @@ def with_transformers(folder: Path, items: list[Item], alter: str, batch: int) -
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model = Qwen2VLForConditionalGeneration.from_pretrained(folder, dtype=torch.bfloat16).to(device).eval()
     words = tokenizer.load(folder)
-    mean, std = np.float32(IMAGE_MEAN), np.float32(IMAGE_STD)
+    mean, std = np.array(IMAGE_MEAN, np.float32), np.array(IMAGE_STD, np.float32)
 
     def patches(image: Image.Image) -> tuple[Any, list[int]]:
         # The pixels of Qwen2VLImageProcessor (a test holds them together), without its need for torchvision.
@@ -325,16 +325,14 @@ def score(item: dict[str, Any], said: str) -> dict[str, float]:
             nothing = [path for path, value in wanted.items() if value is None]
             if nothing:
                 out["nulls"] = sum(path in found and found[path] is None for path in nothing) / len(nothing)
-            box, mine = (
-                (right.get("box"), got.get("box"))
-                if isinstance(right, dict) and isinstance(got, dict)
-                else (None, None)
-            )
+            box = right.get("box") if isinstance(right, dict) else None
+            mine = got.get("box") if isinstance(got, dict) else None
         else:
             box, mine = right, got
         if isinstance(box, list):
-            good = isinstance(mine, list) and len(mine) == 4 and all(isinstance(part, (int, float)) for part in mine)
-            out["iou"] = overlap(box, mine) if good else 0.0
+            out["iou"] = 0.0
+            if isinstance(mine, list) and len(mine) == 4 and all(isinstance(part, (int, float)) for part in mine):
+                out["iou"] = overlap(box, mine)
             out["iou50"] = float(out["iou"] > 0.5)
             if item["form"] == "box":
                 del out["exact"]

@@ -100,8 +100,8 @@ def _fetch(packages: set[str], folder: Path) -> None:
 
 
 def build(out: Path, source: Path | None = None) -> None:
-    from fontTools import subset
-    from fontTools.ttLib import TTFont
+    from fontTools import subset  # type: ignore[import-not-found, import-untyped, unused-ignore]
+    from fontTools.ttLib import TTFont  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
     with tempfile.TemporaryDirectory() as scratch:
         if source is None:

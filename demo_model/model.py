@@ -154,7 +154,7 @@ def initial(seed: int) -> dict[str, Tensor]:
     return out
 
 
-class DemoModel(nn.Module):
+class DemoModel(nn.Module):  # type: ignore[misc, unused-ignore]
     """Weights by their checkpoint names, and a forward over one-size batches."""
 
     def __init__(self, weights: dict[str, Tensor], dtype: torch.dtype, compiled: bool) -> None:

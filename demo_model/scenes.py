@@ -166,7 +166,8 @@ def draw_shape(rng: Random, draw: ImageDraw.ImageDraw, shape: str, box: Box, fil
                 (centre[0] - petal * 0.7, centre[1] - petal * 0.7, centre[0] + petal * 0.7, centre[1] + petal * 0.7),
                 fill=(250, 230, 90),
             )
-            across, down = zip(*_regular(centre, radius - petal, 5), strict=True)
+            middles = _regular(centre, radius - petal, 5)
+            across, down = [x for x, _ in middles], [y for _, y in middles]
             return (min(across) - petal, min(down) - petal, max(across) + petal, max(down) + petal)
 
 
@@ -565,7 +566,7 @@ def chart(rng: Random, values: Values, width: int, height: int, chinese: bool) -
     def level(number: float) -> float:
         return bottom - (bottom - top) * number / peak
 
-    number_face = font(face.path and face_name(rng, False, values.held), max(12, size - 2))
+    number_face = font(face_name(rng, False, values.held), max(12, size - 2))
     grid = rng.random() < 0.6 or not printed
     for tick in range(peak // step + 1):
         y = level(tick * step)
@@ -802,9 +803,11 @@ def garment(rng: Random, width: int, height: int, held: bool) -> tuple[Image.Ima
             paint.line((0, spot, width, spot), fill=dark)
     elif worn.fabric == "silk":
         for offset in (0.25, 0.5, 0.75):
-            x = left + wide * offset
+            sheen = left + wide * offset
             paint.line(
-                (x - wide * 0.12, 0, x + wide * 0.12, height), fill=(255, 255, 255), width=max(4, int(wide * 0.04))
+                (sheen - wide * 0.12, 0, sheen + wide * 0.12, height),
+                fill=(255, 255, 255),
+                width=max(4, int(wide * 0.04)),
             )
     stencil = Image.new("L", (width, height), 0)
     outline = _outline(kind, box)

@@ -338,7 +338,11 @@ def save_split(model: DemoModel, folder: Path) -> None:
         save_file(some, folder / f"{part}.safetensors")
 
 
-def load_split(folder: Path) -> dict[str, Tensor]:
+def load_weights(path: Path) -> dict[str, Tensor]:
+    """From a checkpoint file, or from what `save_split` wrote."""
+    if path.is_file():
+        return load_file(path)
+    folder = path
     return {**load_file(folder / "visual.safetensors"), **load_file(folder / "text.safetensors")}
 
 
@@ -348,7 +352,7 @@ def main() -> None:
     parser.add_argument("--tokenizer", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--state", type=Path, default=Path("/tmp/demo_model_state.pt"))
-    parser.add_argument("--weights", type=Path, help="folder of visual.safetensors and text.safetensors")
+    parser.add_argument("--weights", type=Path, help="a checkpoint file, or a folder written by a run")
     parser.add_argument("--minutes", type=float, default=9)
     parser.add_argument("--plan-minutes", type=float, default=25)
     parser.add_argument("--spent", type=float, default=0, help="training minutes before, where no state is resumed")
@@ -381,7 +385,7 @@ def main() -> None:
         state = torch.load(options.state, map_location="cpu", weights_only=True)
         weights = state["weights"]
     else:
-        weights = load_split(options.weights) if options.weights else initial(options.seed)
+        weights = load_weights(options.weights) if options.weights else initial(options.seed)
     model = DemoModel(weights, torch.bfloat16 if cuda else torch.float32, not options.plain).to(device)
     optimizer = Optimizer(model)
     spent, step = options.spent, 0
@@ -398,6 +402,16 @@ def main() -> None:
         print(line, flush=True)
         log.write(line + "\n")
         log.flush()
+
+    def save() -> float:
+        """Keep everything: a machine can go away at any time. Gives the minutes of training so far."""
+        minutes = spent + (time.monotonic() - started) / 60
+        save_split(model, options.out)
+        kept = {"weights": model.named(), "optimizer": optimizer.state(), "minutes": minutes, "step": step}
+        unfinished = options.state.with_suffix(".new")
+        torch.save(kept, unfinished)
+        unfinished.replace(options.state)
+        return minutes
 
     parameters = list(model.weights)
     sums = torch.zeros(len(TRAINED), 2, device=device)
@@ -469,17 +483,14 @@ def main() -> None:
                 took=round(time.monotonic() - last_probe, 1),
                 exact={name: [round(share, 3), count] for name, (share, count) in result.items()},
             )
-            save_split(model, options.out)
+            save()
     loader.running = False
-    spent += (time.monotonic() - started) / 60
-    save_split(model, options.out)
-    kept = {"weights": model.named(), "optimizer": optimizer.state(), "minutes": spent, "step": step}
-    torch.save(kept, options.state)
+    minutes = save()
     result = probe(model, loader.probe)
     say(
         event="end",
         step=step,
-        minutes=round(spent, 2),
+        minutes=round(minutes, 2),
         exact={name: [round(share, 3), count] for name, (share, count) in result.items()},
     )
     workers.stop()

@@ -1,4 +1,4 @@
-"""The shipped files: sizes, agreement of both forms, right answers about some examples from the embedded engine."""
+"""The shipped files: sizes, agreement of both forms, right answers about examples from the embedded engine."""
 
 from __future__ import annotations
 
