@@ -128,6 +128,8 @@ FOREIGN: dict[str, bytes] = {
     "MP4 video": b"\0\0\0\x18ftypisom\0\0\2\0isommp42" + b"\0" * 64,
     "PSD": b"8BPS\0\1" + b"\0" * 6 + b"\0\3\0\0\0\1\0\0\0\1\0\x08\0\3" + b"\0" * 32,
     "EPS": b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 1 1\n%%EndComments\n",
+    "TGA": b"\0\0\2\0\0\0\0\0" + b"\0\0\0\0\x10\0\x10\0\x18\0" + b"\0" * 32,
+    "CUR": b"\0\0\2\0\1\0\x10\x10" + b"\0" * 32,
     "ICO": b"\0\0\1\0\1\0\x10\x10" + b"\0" * 32,
     "FLI": struct.pack("<IHHHHH", 128, 0xAF12, 1, 8, 8, 8) + b"\0" * 128,
     "XBM": b"#define im_width 8\n#define im_height 1\nstatic char im_bits[] = {\n0xff};\n",

@@ -331,6 +331,32 @@ async def test_large_pictures_are_decoded_one_at_a_time(room: Room, monkeypatch:
     assert most == 1
 
 
+async def test_large_pictures_that_wait_hold_up_no_small_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They wait outside of the threads, so that a second large one does not park the last of them."""
+    room = Room(tmp_path / "s", load_threads=2)
+    monkeypatch.setattr(loader, "LARGE", 1000)
+    go_on, begun = threading.Event(), threading.Event()
+    real = decode.pixels
+
+    def held(data: bytes, name: str, size: tuple[int, int], where: str) -> Any:
+        if where == "large":
+            begun.set()
+            assert go_on.wait(20)
+        return real(data, name, size, where)
+
+    monkeypatch.setattr(decode, "pixels", held)
+    large = [asyncio.create_task(room.load(ImageRef("large", uri(noise("PNG", 200, 200, seed))))) for seed in range(3)]
+    try:
+        assert await asyncio.to_thread(begun.wait, 20)
+        await asyncio.wait_for(room.load(ImageRef("small", uri(plain("PNG", (20, 20))))), 5)
+        assert not any(task.done() for task in large)
+    finally:
+        go_on.set()
+        await asyncio.gather(*large)
+        room.loader.close()
+        room.store.close()
+
+
 async def test_a_full_store_is_an_answer(tmp_path: Path) -> None:
     store = Store(tmp_path / "s", 1 << 20)
     small = Loader(RULE, store, Settings())

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image
+from PIL import Image, ImageOps
 
 from tests.media.pictures import FOREIGN, KINDS, animation, noise, plain, saved, strip
-from twinlens.media import signature
+from twinlens.media import decode, signature
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
@@ -109,3 +109,52 @@ def test_walks_over_cut_files_end_without_an_error(kind: str) -> None:
         signature.gif_frames(cut)
         signature.tiff_pages(cut)
         signature.png_exif(cut)
+
+
+APP1 = b"Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0"  # orientation 6
+
+
+def segments(data: bytes) -> tuple[list[bytes], bytes]:
+    """The segments of a JPEG up to its pixels, and the rest."""
+    at, found = 2, []
+    while data[at + 1] != 0xDA:
+        end = at + 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+        found.append(data[at:end])
+        at = end
+    return found, data[at:]
+
+
+def segment(kind: int, content: bytes) -> bytes:
+    return bytes((0xFF, kind)) + (len(content) + 2).to_bytes(2, "big") + content
+
+
+def test_exif_behind_the_size_turns_a_jpeg_too() -> None:
+    before, rest = segments(plain("JPEG", (40, 20)))
+    for place in range(len(before) + 1):
+        data = b"".join([b"\xff\xd8", *before[:place], segment(0xE1, APP1), *before[place:], rest])
+        assert not signature.is_plain(data)
+        assert decode.look(data, "x", 10_000).size == (40, 20)
+        assert ImageOps.exif_transpose(Image.open(io.BytesIO(data))).size == (20, 40)
+
+
+PIECES = st.one_of(
+    st.sampled_from([segment(0xE1, APP1), b"\xff", b"\xff\xd0", b"\xff\xf0", b"\xff\xe5\0\0", b"\xff\0", b"\0"]),
+    st.builds(segment, st.integers(0xC0, 0xFE), st.sampled_from([b"", b"\xff\xe1", segment(0xE1, APP1), b"x" * 9])),
+)
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), PIECES), max_size=4))
+def test_a_jpeg_that_is_called_plain_is_upright_for_the_decoder_too(added: list[tuple[int, bytes]]) -> None:
+    """Whatever stands between its segments: size and pixels are never decided differently."""
+    found, rest = segments(plain("JPEG", (40, 20)))
+    for place, piece in added:
+        found.insert(place, piece)
+    data = b"".join([b"\xff\xd8", *found, rest])
+    size = signature.declared_size(data, "JPEG")
+    try:
+        decoded = Image.open(io.BytesIO(data))
+    except (OSError, SyntaxError, struct.error):
+        return
+    if size is not None:
+        assert size == decoded.size[::-1]
+        assert decoded.getexif().get(0x0112) is None

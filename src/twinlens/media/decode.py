@@ -164,6 +164,8 @@ def _turn(image: Pillow.Image, data: bytes, name: str) -> tuple[Pillow.Transpose
     """How to turn the decoded picture upright, and what to say if that cannot be known."""
     if name == "TIFF":
         return None, ()  # Pillow turns these itself while it decodes
+    if name == "JPEG" and signature.declared_size(data, name) is not None:
+        return None, ()  # what `look` went by, so that size and pixels never disagree
     if name == "PNG" and "exif" not in image.info:
         late = signature.png_exif(data)
         if late:

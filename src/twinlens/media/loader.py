@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
@@ -59,7 +58,7 @@ class Loader:
         self._most_pixels = settings.max_image_pixels
         threads = settings.load_threads or len(os.sched_getaffinity(0))
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="twinlens-load")
-        self._one_large = threading.Lock()
+        self._one_large = asyncio.Lock()  # waited for on the event loop: a thread that waited would serve nobody
 
     async def look(self, refs: Sequence[ImageRef]) -> tuple[Sight, ...]:
         """Headers, sizes and keys, in the order of `refs`. Raises the ImageError of the first bad one."""
@@ -83,9 +82,18 @@ class Loader:
         hits = {key: here and self._store.has(key, lease) for key in unique}
         missing = [sight for sight in unique.values() if not hits[sight.key]]
         work = self._decode if here else self._load
-        found = await self._each(lambda sight: work(sight, lease), missing)
-        hits |= zip((sight.key for sight in missing), found, strict=True)
+        hits |= await self._made(lambda sight: work(sight, lease), missing)
         return tuple(_image(sight, hit=hits[sight.key] or sight is not unique[sight.key]) for sight in sights)
+
+    async def _made(self, work: Callable[[Sight], bool], sights: Sequence[Sight]) -> dict[str, bool]:
+        """What `work` says of each, by key: the large ones after the others, one at a time in the whole process."""
+        groups = [[sight for sight in sights if not _is_large(sight)]]
+        groups += [[sight] for sight in sights if _is_large(sight)]
+        said: dict[str, bool] = {}
+        for group in groups:
+            async with self._one_large if any(map(_is_large, group)) else contextlib.nullcontext():
+                said |= zip((sight.key for sight in group), await self._each(work, group), strict=True)
+        return said
 
     def close(self) -> None:
         """Drop what waits, finish what runs, end the threads."""
@@ -126,9 +134,7 @@ class Loader:
         return self._store.has(sight.key, lease) or self._decode(sight, lease)
 
     def _decode(self, sight: Sight, lease: Lease) -> bool:
-        large = sight.source_size[0] * sight.source_size[1] > LARGE
-        with self._one_large if large else contextlib.nullcontext():
-            picture = decode.pixels(sight.data, sight.source_format, sight.size, sight.where)
+        picture = decode.pixels(sight.data, sight.source_format, sight.size, sight.where)
         self._store.put(sight.key, "pixels", np.asarray(picture), lease)
         return False
 
@@ -158,6 +164,10 @@ def _placed(where: str) -> Iterator[None]:
     except InvalidRequest as error:
         error.param = error.param or where
         raise
+
+
+def _is_large(sight: Sight) -> bool:
+    return sight.source_size[0] * sight.source_size[1] > LARGE
 
 
 def _image(sight: Sight, *, hit: bool) -> Image:

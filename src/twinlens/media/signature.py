@@ -9,11 +9,13 @@ import struct
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")  # the decoders that are ever handed a client's bytes
 MOST_FRAMES = 10_000  # counting stops here
-MOST_SEGMENTS = 32  # of a JPEG before its first picture
+MOST_SEGMENTS = 32  # of a JPEG before its pixels
 
-_APP1 = 0xE1  # EXIF or XMP, either of which may turn the picture
 _FRAME_STARTS = frozenset((0xC0, 0xC1, 0xC2))  # baseline, extended, progressive
-_WITHOUT_LENGTH = frozenset((*range(0xD0, 0xDB), 0x01, 0x00, 0xFF))  # stand-alone marks, start of data, filling
+_PIXELS_START = 0xDA
+# Tables, comments and application data, which say nothing of size or orientation. Without APP1, which is EXIF or XMP:
+# either of which may turn the picture.
+_PASSED_OVER = frozenset((0xC4, 0xCC, 0xDB, 0xDD, 0xE0, *range(0xE2, 0xF0), 0xFE))
 
 _STARTS: tuple[tuple[int, bytes, str], ...] = (
     (0, b"\xff\xd8\xff", "JPEG"),
@@ -30,6 +32,8 @@ _STARTS: tuple[tuple[int, bytes, str], ...] = (
     (0, b"%!PS", "EPS"),
     (0, b"\xc5\xd0\xd3\xc6", "EPS"),
     (0, b"\0\0\1\0", "ICO"),
+    (0, b"\0\0\2\0\0\0\0\0", "TGA"),  # before CUR, which has a number of pictures where this has none
+    (0, b"\0\0\x0a\0\0\0\0\0", "TGA"),
     (0, b"\0\0\2\0", "CUR"),
     (0, b"DDS ", "DDS"),
     (0, b"\0\0\0\x0cJXL ", "JPEG XL"),
@@ -109,17 +113,21 @@ def declared_size(data: bytes, name: str) -> tuple[int, int] | None:
 def _plain_jpeg_size(data: bytes) -> tuple[int, int] | None:
     """(height, width) of a JPEG without EXIF or XMP, which is therefore upright as it stands; else None.
 
-    Takes microseconds whatever the file holds: it gives up after MOST_SEGMENTS.
+    Goes on to the pixels, because EXIF may stand behind the size. Whatever a decoder could read in another way is
+    left to it. Takes microseconds whatever the file holds: it gives up after MOST_SEGMENTS.
     """
     at = 2
+    size: tuple[int, int] | None = None
     for _ in range(MOST_SEGMENTS):
         mark, kind, length = struct.unpack_from(">BBH", data, at)
-        if mark != 0xFF or kind == _APP1:
+        if mark != 0xFF or length < 2:
             return None
-        if kind in _FRAME_STARTS:
+        if kind == _PIXELS_START:
+            return size
+        if kind in _FRAME_STARTS and size is None:
             height, width = struct.unpack_from(">HH", data, at + 5)
-            return (height, width) if height and width else None
-        if kind in _WITHOUT_LENGTH:
+            size = (height, width) if height and width else None
+        elif kind not in _PASSED_OVER:
             return None
         at += 2 + length
     return None
