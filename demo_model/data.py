@@ -34,8 +34,15 @@ SKILLS: Final = ("read", "random", "document", "contract", "look", "inspect", "c
 #: Seeds of evaluation and of the examples start here; training uses those below.
 HELD_SEED: Final = 1 << 40
 EXAMPLE_SEED: Final = 1 << 41
-#: Every seed of this training run stays below.
+#: Seeds of training stay below: 16 bits for the run, 6 for the worker, 17 for the batch.
 TRAIN_SEEDS: Final = 1 << 39
+RUNS: Final = 1 << 16
+
+
+def train_seed(run: int, worker: int, batch: int) -> int:
+    if not (0 <= run < RUNS and 0 <= worker < 64 and 0 <= batch < 1 << 17):
+        raise ValueError((run, worker, batch))
+    return run << 23 | worker << 17 | batch
 
 
 @dataclass

@@ -60,13 +60,13 @@ class Workers:
         for number in range(slots):
             self.free.put(number)
         self.processes = [
-            context.Process(target=self._work, args=(tokenizer, seed * 1000 + number), daemon=True)
+            context.Process(target=self._work, args=(tokenizer, data.train_seed(seed, number, 0)), daemon=True)
             for number in range(count)
         ]
         for process in self.processes:
             process.start()
 
-    def _work(self, tokenizer: Path, lane: int) -> None:
+    def _work(self, tokenizer: Path, first: int) -> None:
         from demo_model import tokenizer as tokenizers
 
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -85,7 +85,7 @@ class Workers:
 
             if asked is None:
                 number += 1
-                seed = lane * 1_000_000 + number
+                seed = first + number
                 batch = data.make_batch(seed, encoder, stage_at(self.progress.value), cost=self.cost, room_for=room)
             else:
                 batch = data.make_batch(asked, encoder, "pages", held=True, packs=1, cost=self.cost, room_for=room)
@@ -370,7 +370,7 @@ def main() -> None:
     options = parser.parse_args()
     started = time.monotonic()
     options.out.mkdir(parents=True, exist_ok=True)
-    run = int(time.time()) % 100_000  # other pictures in every run
+    run = int(time.time()) % data.RUNS  # other pictures in every run
     workers = Workers(options.workers, options.tokenizer, run, options.cost, options.slots)
     for number in range(options.probes):
         workers.asked.put(data.HELD_SEED + number)
