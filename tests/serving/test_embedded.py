@@ -47,7 +47,7 @@ def question(seed: int = 1, text: str = "What is this?", **fields: Any) -> dict[
     return {"model": "demo", "messages": [{"role": "user", "content": parts}], "max_tokens": 24, **fields}
 
 
-def test_plain_and_streamed_answers_are_the_same(client: openai.OpenAI) -> None:
+def test_plain_and_streamed_answers_are_the_same(client: Any) -> None:
     whole = client.chat.completions.create(**question(temperature=0))
     streamed = list(client.chat.completions.create(**question(temperature=0), stream=True))
     text = "".join(chunk.choices[0].delta.content or "" for chunk in streamed if chunk.choices)
@@ -63,7 +63,7 @@ def test_the_engines_count_of_the_prompt_is_ours(service: Service) -> None:
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "plain"])
-def test_a_schema_holds(client: openai.OpenAI, stream: bool) -> None:
+def test_a_schema_holds(client: Any, stream: bool) -> None:
     ask = question(
         response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}, max_tokens=64
     )
@@ -109,7 +109,7 @@ def test_sec_05_tags_in_a_clients_text_do_not_take_a_pictures_place(service: Ser
         assert response.json()["usage"]["prompt_tokens_details"]["image_tokens"] == seen["tokens"]
 
 
-def test_logprobs_and_n(client: openai.OpenAI) -> None:
+def test_logprobs_and_n(client: Any) -> None:
     answer = client.chat.completions.create(**question(logprobs=True, n=2, temperature=1.0, seed=5))
     assert [choice.index for choice in answer.choices] == [0, 1]
     for choice in answer.choices:
