@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -24,18 +25,29 @@ if TYPE_CHECKING:
     from twinlens.settings import Settings
 
 OURS = "twinlens"
+LOOPBACK = "127.0.0.1"
+HERE = frozenset((LOOPBACK, "localhost", "::1", "0.0.0.0", "::"))  # noqa: S104 - compared, not bound
 
 
 def add(commands: Any) -> None:
     """The command's flags."""
     parser = commands.add_parser(
-        "ask", help="ask about pictures", usage="twinlens ask [PICTURE ...] PROMPT [--schema FILE] [--stream] [...]"
+        "ask",
+        help="ask about pictures",
+        usage="twinlens ask [PICTURE ...] PROMPT [--schema FILE] [--stream] [...]",
+        epilog="On a terminal the answer is shown without control characters; elsewhere it is passed on as it is.",
     )
     parser.add_argument("words", metavar="PICTURE ... PROMPT", nargs="+", help="picture files, and the prompt last")
     parser.add_argument("--schema", metavar="FILE", help="JSON schema that the answer has to satisfy")
     parser.add_argument("--stream", action="store_true", help="show the answer as it comes")
     parser.add_argument("--max-tokens", metavar="N", type=int, help="longest answer, in tokens")
     parser.add_argument("--url", help="service to ask; default: the one at the configured host and port")
+    parser.add_argument(
+        "--key-file",
+        metavar="FILE",
+        help="file with the API key for --url; without it a configured key (api_keys) goes to the configured service "
+        "only, never to another address",
+    )
     parser.add_argument(
         "--wait", metavar="S", type=float, default=120.0, help="longest wait for the service to be ready (default: 120)"
     )
@@ -53,13 +65,27 @@ def run(args: argparse.Namespace) -> int:
         if "://" not in picture and not picture.startswith("data:") and not Path(picture).is_file():
             raise OperatorError(f"There is no picture {picture}.", cure="Give picture files first and the prompt last.")
     question = Question(tuple(pictures), prompt, _schema(args.schema), args.max_tokens, args.stream)
-    return asyncio.run(_ask(settings, question, args.url, args.wait))
+    if args.key_file and not args.url:
+        raise OperatorError("--key-file is for --url.", cure="The configured service gets the configured key.")
+    named = _Named(args.url, _key_for(settings, args.url, args.key_file)) if args.url else None
+    return asyncio.run(_ask(settings, question, named, args.wait))
 
 
-async def _ask(settings: Settings, question: Question, url: str | None, wait_s: float) -> int:
-    found = (url, False) if url else await _running(settings)
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """A service that was named with --url, and the key that it may see."""
+
+    url: str
+    key: str
+
+
+async def _ask(settings: Settings, question: Question, named: _Named | None, wait_s: float) -> int:
+    if named:
+        await put(named.url, False, named.key, question, wait_s)
+        return 0
+    found = await _running(settings)
     if found:
-        await put(*found, settings, question, wait_s)
+        await put(*found, _key(settings), question, wait_s)
         return 0
     sys.stderr.write("No service runs here: one is started for this question (“twinlens serve” keeps one running).\n")
     await _embedded(settings, question, wait_s)
@@ -75,8 +101,7 @@ async def _running(settings: Settings) -> tuple[str, bool] | None:
         return card.url, card.test_weights
     if not settings.port:
         return None
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    async with Service(f"http://{host}:{settings.port}", _key(settings)) as service:
+    async with Service(_configured(settings), _key(settings)) as service:
         with contextlib.suppress(TwinlensError):
             _, owner = await service.model()
             return (service.url, False) if owner == OURS else None
@@ -92,7 +117,7 @@ async def _embedded(settings: Settings, question: Question, wait_s: float) -> No
     log_to_stderr(settings)
     with opened(replace(settings, host="127.0.0.1", port=0)) as service:
         running = asyncio.create_task(service.run())
-        asking = asyncio.create_task(put(service.url, service.plan.test_weights, settings, question, wait_s))
+        asking = asyncio.create_task(put(service.url, service.plan.test_weights, _key(settings), question, wait_s))
         try:
             await asyncio.wait([running, asking], return_when=asyncio.FIRST_COMPLETED)
             if running.done():
@@ -104,12 +129,12 @@ async def _embedded(settings: Settings, question: Question, wait_s: float) -> No
             await asyncio.gather(running, asking, return_exceptions=True)
 
 
-async def put(url: str, withheld: bool, settings: Settings, question: Question, wait_s: float) -> None:
+async def put(url: str, withheld: bool, key: str, question: Question, wait_s: float) -> None:
     """Ask the service at `url` and print the answer, or how long it is where it means nothing (`withheld`)."""
     from twinlens.cli.question import Service  # noqa: PLC0415
 
     show: Callable[[str], None] = _nothing if withheld else _show
-    async with Service(url, _key(settings)) as service:
+    async with Service(url, key) as service:
         await service.model()
         await service.until_ready(wait_s)
         _end(await service.ask(question, show), withheld=withheld)
@@ -125,7 +150,9 @@ def _end(answer: Answer, *, withheld: bool) -> None:
 
 
 def _show(text: str) -> None:
-    print(text, end="", flush=True)
+    from twinlens.cli.question import harmless  # noqa: PLC0415
+
+    print(harmless(text) if sys.stdout.isatty() else text, end="", flush=True)
 
 
 def _nothing(text: str) -> None:
@@ -134,6 +161,41 @@ def _nothing(text: str) -> None:
 
 def _key(settings: Settings) -> str:
     return settings.api_keys[0] if settings.api_keys else ""
+
+
+def _key_for(settings: Settings, url: str, key_file: str | None) -> str:
+    """The key that the service at `url` may see: the one given for it, else ours if it is ours."""
+    if not key_file:
+        return _key(settings) if _is_configured(settings, url) else ""
+    try:
+        key = Path(key_file).read_text(encoding="ascii").strip()
+    except OSError as error:
+        raise OperatorError(f"The key in {key_file} cannot be read: {error.strerror}.", cure="Check it.") from error
+    except UnicodeDecodeError as error:
+        raise OperatorError(f"{key_file} holds no key.", cure="Give a file with the key and nothing else.") from error
+    if not key.isprintable():
+        raise OperatorError(f"{key_file} holds no key.", cure="Give a file with the key and nothing else.")
+    return key
+
+
+def _configured(settings: Settings) -> str:
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return f"http://{host}:{settings.port}"
+
+
+def _is_configured(settings: Settings, url: str) -> bool:
+    card = read_card(run_dir(settings))
+    try:
+        return _origin(url) in {_origin(ours) for ours in (_configured(settings), card.url if card else "") if ours}
+    except ValueError:  # a port that is none
+        return False
+
+
+def _origin(url: str) -> tuple[str, str, int | None]:
+    """(scheme, host, port). All names of loopback and of “every address of this machine” are one host."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    return parts.scheme, LOOPBACK if host in HERE else host, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
 
 
 def _schema(path: str | None) -> dict[str, Any] | bool | None:

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import sys
 import time
+import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -127,6 +128,13 @@ class Service:
             raise ServerError("The connection to the service broke.", cure="Ask again.") from error
 
 
+def harmless(text: str) -> str:
+    """`text` for a terminal: without control characters, which could move its cursor, rename it or type into it."""
+    if text.isprintable():
+        return text
+    return "".join(one for one in text if one in "\n\t" or unicodedata.category(one) != "Cc")
+
+
 async def _streamed(response: aiohttp.ClientResponse, show: Callable[[str], None]) -> Answer:
     answer = Answer("", "", 0)
     async for line in response.content:
@@ -139,7 +147,7 @@ async def _streamed(response: aiohttp.ClientResponse, show: Callable[[str], None
 
 def _with(answer: Answer, event: dict[str, Any], show: Callable[[str], None]) -> Answer:
     if "error" in event:
-        raise ServerError(str(event["error"].get("message")), cure="")
+        raise ServerError(harmless(str(event["error"].get("message"))), cure="")
     usage = event.get("usage") or {}
     text, reason = answer.text, answer.finish_reason
     for choice in event.get("choices", ()):
@@ -161,7 +169,7 @@ def _plain(body: bytes, show: Callable[[str], None]) -> Answer:
 
 def _refusal(status: int, body: bytes) -> TwinlensError:
     try:
-        message = str(msgspec.json.decode(body)["error"]["message"])
+        message = harmless(str(msgspec.json.decode(body)["error"]["message"]))
     except (msgspec.DecodeError, LookupError, TypeError):
         message = f"The service answered with status {status}."
     return ServerError(message, cure="")  # the message ends with its cure already
@@ -170,7 +178,7 @@ def _refusal(status: int, body: bytes) -> TwinlensError:
 def _reason(body: bytes) -> str:
     try:
         state = msgspec.json.decode(body)
-        return f"engine {state['engine']}. {state.get('reason', '')}".rstrip()
+        return harmless(f"engine {state['engine']}. {state.get('reason', '')}".rstrip())
     except (msgspec.DecodeError, LookupError, TypeError):
         return "not ready"
 

@@ -133,7 +133,7 @@ async def _first_question(service: Service, picture: str, prompt: str) -> None:
         await put(
             service.url,
             service.plan.test_weights,
-            service.plan.settings,
+            next(iter(service.plan.settings.api_keys), ""),
             Question((picture,), prompt, max_tokens=FIRST_TOKENS),
             60,
         )
