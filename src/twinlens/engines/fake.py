@@ -15,6 +15,7 @@ import argparse
 import asyncio
 import os
 import sys
+import time
 import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 IMAGE_TOKENS = 64
 MAX_N = 8
+STEP_S = 0.1  # of the work that a delay stands for
 ABILITIES = Abilities(references=True, json_schema=True, logprobs=True, top_logprobs=0, tools=False, max_n=MAX_N)
 
 
@@ -102,7 +104,7 @@ class FakeEngine:
     async def _slowly(self, pieces: list[Piece], *, dies: bool) -> AsyncGenerator[Sequence[Piece], None]:
         for piece in pieces:
             yield (piece,)
-            await asyncio.sleep(self.behaviour.piece_delay_s)
+            await self._work(self.behaviour.piece_delay_s)
             if dies:
                 await asyncio.sleep(0.05)  # the piece reaches the client first
                 os._exit(9)
@@ -112,9 +114,16 @@ class FakeEngine:
         if does.hang_after and number >= does.hang_after:
             await asyncio.Event().wait()
         if does.delay_s:
-            await asyncio.sleep(does.delay_s)
+            await self._work(does.delay_s)
         if does.fail_every and number % does.fail_every == 0:
             raise _failure(does.fail_status)
+
+    async def _work(self, seconds: float) -> None:
+        """Take so long. Progress moves meanwhile: a slow engine is not to be taken for one that hangs."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            await asyncio.sleep(min(left, STEP_S))
+            self.progress += 1
 
     def _pieces(self, chat: wire.Chat) -> list[Piece]:
         found: list[Piece] = []
