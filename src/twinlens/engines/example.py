@@ -47,7 +47,7 @@ def _of_type(schema: dict[str, Any], root: Any, depth: int) -> Any:
 
 def _local(reference: str, root: Any) -> Any:
     found = root
-    for step in reference.removeprefix("#").strip("/").split("/"):
+    for step in filter(None, reference.removeprefix("#").split("/")):
         if isinstance(found, dict):
             found = found.get(step.replace("~1", "/").replace("~0", "~"), {})
     return found

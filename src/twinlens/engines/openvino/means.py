@@ -86,4 +86,5 @@ def _repeats(pattern: str) -> int:
 
 def _counts(pattern: str) -> Iterator[int]:
     for found in _QUANTIFIER.finditer(pattern):
-        yield max((int(bound) for bound in found.groups() if bound and len(bound) < 10), default=MAX_REPEATS)
+        bounds = [int(bound) if len(bound) < 10 else NEVER for bound in found.groups() if bound]
+        yield max(bounds, default=1)
