@@ -125,7 +125,7 @@ def test_a_client_that_does_not_read_loses_its_place(impatient: Service) -> None
         until(lambda: impatient.metric("twinlens_requests_inside") == 2, 5)
         until(lambda: impatient.metric("twinlens_requests_inside") == 0, 25)
         (worker,) = impatient.workers
-        until(lambda: not open_ports(worker) & {sock.getsockname()[1] for sock in held}, 25)
+        until(lambda: not open_ports(worker) & {sock.getsockname()[1] for sock in held}, 60)
 
 
 @pytest.mark.slow

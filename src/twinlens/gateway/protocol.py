@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import socket
 import uuid
+from typing import TYPE_CHECKING
 
 import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from twinlens.errors import HeadersTooLarge, InvalidRequest, TwinlensError
 
+if TYPE_CHECKING:
+    import asyncio
+
 MAX_HEAD = 64 << 10  # bytes of request line and headers together, as nginx and others have it
+
+UNREAD_MS = 30_000
 
 _REASONS = {400: b"Bad Request", 431: b"Request Header Fields Too Large"}
 
@@ -18,6 +25,13 @@ class BoundedProtocol(HttpToolsProtocol):
     """One connection of a client."""
 
     _head = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A new connection: the kernel drops it when its client takes nothing for so long, whatever we wait for."""
+        super().connection_made(transport)  # type: ignore[arg-type]
+        connection = transport.get_extra_info("socket")
+        if connection is not None and connection.family in (socket.AF_INET, socket.AF_INET6):
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_MS)
 
     def on_message_begin(self) -> None:
         """A new request on the connection."""
