@@ -62,6 +62,10 @@ def schema(value: Any) -> AnswerFormat:
     return AnswerFormat("json_schema", value)
 
 
+# An answer that is long whatever the model would rather say.
+LONG = schema({"const": " ".join(map(str, range(1500)))})
+
+
 class TestHealth:
     async def test_says_what_it_is_and_can(self, asking: Asking, kind: str) -> None:
         health = await asking.health()
@@ -79,7 +83,10 @@ class TestHealth:
         assert (await asking.health()).progress > before
 
     async def test_answers_while_it_works(self, asking: Asking) -> None:
-        work = [asyncio.create_task(asking.ask(asking.engine.picture(n), "go on", max_tokens=60)) for n in range(8)]
+        work = [
+            asyncio.create_task(asking.ask(asking.engine.picture(n), "go on", answer=LONG, max_tokens=60))
+            for n in range(8)
+        ]
         await asyncio.sleep(0)
         slowest = 0.0
         while not all(task.done() for task in work):
@@ -219,14 +226,16 @@ class TestRefusals:
 class TestCancel:
     async def test_leaving_a_stream_frees_its_place(self, asking: Asking) -> None:
         """API-01: within a second."""
-        pieces = asking.client.generate(asking.request("go on for ever", max_tokens=2000), [])
+        pieces = asking.client.generate(asking.request("go on", answer=LONG, max_tokens=2000), [])
         async for _ in pieces:
             break
         await pieces.aclose()
         assert await asking.until_idle(1.0) < 1.0
 
     async def test_leaving_before_the_answer_frees_its_place(self, asking: Asking) -> None:
-        task = asyncio.create_task(asking.post({"messages": [{"role": "user", "content": "x"}], "max_tokens": 2000}))
+        wanted = {"type": "json_schema", "json_schema": {"schema": LONG.schema}}
+        body = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 2000, "response_format": wanted}
+        task = asyncio.create_task(asking.post(body))
         while not (await asking.health()).running:
             await asyncio.sleep(0.005)
         task.cancel()
@@ -236,7 +245,7 @@ class TestCancel:
 
     async def test_the_others_go_on(self, asking: Asking) -> None:
         keep = [asyncio.create_task(asking.ask(f"keep {n}", max_tokens=50)) for n in range(4)]
-        drop = [asyncio.create_task(asking.ask(f"drop {n}", max_tokens=2000)) for n in range(4)]
+        drop = [asyncio.create_task(asking.ask(f"drop {n}", answer=LONG, max_tokens=2000)) for n in range(4)]
         await asyncio.sleep(0.2)
         for task in drop:
             task.cancel()
