@@ -300,12 +300,13 @@ def test_audio_answers_are_not_here(field: dict[str, Any]) -> None:
 
 def test_what_a_template_would_write_is_bounded() -> None:
     call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "x" * 2_000_000}}
-    for turns in (
+    cases: tuple[list[Any], ...] = (
         [{"role": "assistant", "content": None, "tool_calls": [call]}],
         [{"role": "assistant", "content": None, "tool_calls": [{"a": {}}] * 5000}],
         [{"role": "user", "content": "hi", "name": "n" * 2_000_000}],
         [{"role": "user", "content": [{"type": "text", "text": "x"}] * 5000}],
-    ):
+    )
+    for turns in cases:
         refused({"messages": turns}, InvalidField, "messages")
     with pytest.raises(InvalidField):
         parsed({"tools": [{"type": "function", "x": "y" * 2_000_000}]}, Abilities(tools=True))
