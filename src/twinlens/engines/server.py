@@ -167,18 +167,20 @@ def _only(allowed: str, method: str) -> None:
         raise MethodNotAllowed(f"This route takes {allowed}.")
 
 
-async def _body(receive: Receive) -> bytearray | None:
+async def _body(receive: Receive) -> bytes | None:
     """The whole body; None when the client left before it was complete."""
-    body = bytearray()
+    parts: list[bytes] = []
+    length = 0
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             return None
-        body += message.get("body", b"")
-        if len(body) > MAX_BODY:
+        parts.append(message.get("body", b""))
+        length += len(parts[-1])
+        if length > MAX_BODY:
             raise BodyTooLarge(f"The request body is over {MAX_BODY} bytes.")
         if not message.get("more_body"):
-            return body
+            return b"".join(parts) if len(parts) > 1 else parts[0]
 
 
 async def _send(send: Send, status: int, body: bytes, retry_after: float | None = None) -> None:

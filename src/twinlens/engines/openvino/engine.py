@@ -189,14 +189,13 @@ def _tell(told: list[tuple[Track, Told]]) -> None:
 
 
 def _was_put(answer: Answer, added: asyncio.Future[bool]) -> None:
+    """Nobody else looks at the outcome: whatever went wrong has to become an error of this answer here."""
     if added.cancelled():
         return
     error = added.exception()
     if error is None and added.result():
         return
     answer.give_back()
-    if isinstance(error, RuntimeError):
-        log.error("a request was not taken: %s", error)
+    if error is not None:
+        log.error("a request was not taken", exc_info=error)
         answer.fail(ServerError("The engine could not take this request."))
-    elif error is not None:
-        raise error

@@ -6,7 +6,6 @@ between two steps is to collect tokens; turning them into text is the event loop
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import deque
 from dataclasses import dataclass, field
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
 
     from twinlens.core import FinishReason
     from twinlens.engines.openvino.turns import Turns
-
-log = logging.getLogger(__name__)
 
 RUNNING = genai.GenerationStatus.RUNNING
 IGNORED = genai.GenerationStatus.IGNORED
@@ -124,10 +121,10 @@ class Stepper:
                     self._step()
                 else:
                     self._wake.wait()
-        except RuntimeError:
-            # What is left in the pipeline is in no known state: the process has to go, and another takes its place.
-            log.exception("a step failed")
-            self._broken()
+        finally:
+            # After a failure the pipeline is in no known state: the process has to go, and another takes its place.
+            if not self._closing:
+                self._broken()
 
     def _step(self) -> None:
         for track in self._tracks:
