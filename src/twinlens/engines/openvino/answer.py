@@ -83,7 +83,8 @@ class Answer:
     def __init__(self, chat: Chat, prompt: Prompt, vocabulary: Vocabulary, give_back: Callable[[], None]) -> None:
         self.choices = [Choice(index, chat, vocabulary) for index in range(chat.n)]
         self.left = False  # the client
-        self._prompt = prompt
+        self._prompt_tokens = prompt.tokens  # not the prompt: its pixels are let go once they are encoded
+        self._vision_tokens = prompt.vision_tokens
         self.give_back = give_back
         self._pieces: list[Piece] = []
         self._told = asyncio.Event()
@@ -99,13 +100,14 @@ class Answer:
         """Words of a step."""
         if told.ended:
             self.give_back()
+            choice.track = None  # each knows the other; without this both stay until the next garbage collection
         if choice.done or self.left:
             return
         if told.failed:
             self.fail(EngineUnavailable("The engine ran out of memory for this answer.", retry_after=1))
             return
         piece = choice.take(told)
-        if piece is not None and piece.finish_reason is not None and not told.ended and choice.track is not None:
+        if piece is not None and piece.finish_reason is not None and choice.track is not None:
             choice.track.cancelled = True  # it stopped by itself before the pipeline knows
         if piece is not None:
             self._pieces.append(piece)
@@ -144,4 +146,4 @@ class Answer:
 
     def _usage(self) -> Piece:
         completion = sum(choice.tokens for choice in self.choices)
-        return Piece(-1, usage=Usage(self._prompt.tokens, completion, self._prompt.vision_tokens))
+        return Piece(-1, usage=Usage(self._prompt_tokens, completion, self._vision_tokens))

@@ -92,6 +92,7 @@ class OpenVinoEngine:
         answer = Answer(chat, prompt, self._model.vocabulary, partial(self._room.give, blocks))
         configs = self._configurations(chat, most, grammar)
         guest = Guest(blocks * chat.n, partial(self._enter, answer, prompt, configs))
+        del prompt  # its mapped pixels each hold a file open; the queues keep it as long as it is needed
         self._answers.add(answer)
         try:
             self._room.enter(guest)

@@ -60,4 +60,9 @@ class Room:
         while self._door and self._door[0].blocks <= self.free:
             guest = self._door.popleft()
             self.free -= guest.blocks
-            guest.admitted()
+            admitted, guest.admitted = guest.admitted, _nothing  # what it holds is let go as soon as it is used
+            admitted()
+
+
+def _nothing() -> None:
+    """For guests that are inside already."""
