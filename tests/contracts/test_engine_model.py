@@ -183,7 +183,8 @@ class TestModel:
             async with small.asking() as asking:
                 most = (await asking.health()).context // 2 + 1
                 first = asyncio.create_task(asking.ask("go on", answer=LONG, max_tokens=most))
-                await asyncio.sleep(0.3)
+                while not (await asking.health()).cache_usage:  # it is inside
+                    await asyncio.sleep(0.02)
                 short = schema({"enum": ["a", "b"]})
                 others = [asyncio.create_task(asking.ask("choose", answer=short, max_tokens=most)) for _ in range(4)]
                 await asking.until_waiting(4)
