@@ -14,7 +14,7 @@ def table() -> Table:
     """One row: date, processor, cores, memory, kernel, Python."""
     now = dt.datetime.now(dt.UTC)
     row = (f"{now:%Y-%m-%d %H:%M} UTC", _processor(), f"{os.cpu_count()}", _memory(), platform.release())
-    versions = (platform.python_version(), os.environ.get("TWINLENS_BENCH_COMMIT", ""))
+    versions = (platform.python_version(), os.environ.get("BENCH_COMMIT", ""))
     return Table("Machine", ("date", "processor", "cores", "memory", "kernel", "Python", "commit"), [(*row, *versions)])
 
 
