@@ -128,7 +128,7 @@ class Requests:
         self._before = before.split(b"0" * pictures.DIGITS) if target.numbered else [before]
         self._templates = [pictures.template(Path(file).read_bytes()) for file in target.pictures]
         headers = {
-            "Host": "bench",
+            "Host": "localhost",
             "Content-Type": "application/json",
             "Authorization": "Bearer bench",
         } | target.headers

@@ -89,7 +89,7 @@ def status(port: int, path: str) -> int:
     """HTTP status of a GET, 0 when nobody answers."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=5) as link:
-            link.sendall(f"GET {path} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n".encode())
+            link.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
             return int(link.recv(64).split(b" ")[1])
     except (OSError, IndexError, ValueError):
         return 0

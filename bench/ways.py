@@ -17,8 +17,6 @@ import msgspec
 from bench.load import Plan, Round
 from bench.processes import free_port, started, wait_ready
 from bench.venvs import CACHE, python_of
-from twinlens.model import checkpoint, hub
-from twinlens.settings import load as load_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -33,6 +31,9 @@ LITELLM = {  # nothing leaves the machine, no more is logged than by the others,
     "DISABLE_ADMIN_UI": "True",
     "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",
 }
+
+
+NAME = "bench"  # of the model, towards clients of Twinlens
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +64,19 @@ class Ways:
     def twinlens(self, engine: Way | None, *flags: str) -> Way:
         """The service; with `engine`, attached to it, else with the one that its own flags choose."""
         port = free_port()
-        own = ["--port", str(port), "--store", str(self.store), "--run-dir", str(self.folder / f"run-{port}")]
+        own = [
+            "--port",
+            str(port),
+            "--served-name",
+            NAME,
+            "--store",
+            str(self.store),
+            "--run-dir",
+            str(self.folder / f"run-{port}"),
+        ]
         attached = ["--engine-url", f"http://127.0.0.1:{engine.port}"] if engine else []
         command = [sys.executable, "-m", "twinlens.cli.main", "serve", self.model, *own, *attached, *flags]
-        return self._start("twinlens", command, port, "/readyz", self.served_name())
-
-    def served_name(self) -> str:
-        """The model's name towards clients."""
-        return checkpoint.read(hub.find(self.model, load_settings({"model": self.model}).settings)).name
+        return self._start("twinlens", command, port, "/readyz", NAME)
 
     def plain(self, engine: Way) -> Way:
         """bench/plain_gateway.py under uvicorn."""
