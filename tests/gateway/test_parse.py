@@ -217,6 +217,14 @@ def test_what_the_engine_cannot_do_is_refused_and_named(body: Any, abilities: Ab
     assert error.value.param == param
 
 
+def test_tools_reach_engines_that_can() -> None:
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    request = parsed({"tools": tools, "tool_choice": "auto", "parallel_tool_calls": False}, Abilities(tools=True))
+    assert request.tools == tuple(tools)
+    assert (request.tool_choice, request.parallel_tool_calls) == ("auto", False)
+    assert parsed({"parallel_tool_calls": True}).parallel_tool_calls is None
+
+
 def test_pictures_of_a_part_may_have_bounds() -> None:
     inside = {"type": "image_url", "image_url": {"url": "x", "min_pixels": 100, "max_pixels": 200}}
     beside = {"type": "image_url", "image_url": {"url": "x"}, "min_pixels": 100, "max_pixels": 200}

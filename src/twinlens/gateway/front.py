@@ -106,10 +106,10 @@ class Front:
             await send_error(send, error, headers)
 
     def _authorize(self, scope: Scope) -> None:
+        if scope["path"] in OPEN_PATHS:
+            return
         if not self._keys:
             self._check_host(scope)
-            return
-        if scope["path"] in OPEN_PATHS:
             return
         scheme, _, key = (header(scope, b"authorization") or "").partition(" ")
         given = key.strip().encode()

@@ -180,6 +180,7 @@ class Parser:
             stream=bool(body.stream),
             tools=tools,
             tool_choice=body.tool_choice,
+            parallel_tool_calls=body.parallel_tool_calls if tools else None,
         )
 
     def inference(self, body: InferenceBody, request_id: str) -> Request:

@@ -23,7 +23,6 @@ HARMLESS = frozenset(
         "audio",  # null; anything else is refused
         "metadata",
         "modalities",  # ["text"]; anything else is refused
-        "parallel_tool_calls",
         "prediction",
         "prompt_cache_key",
         "prompt_cache_retention",
@@ -140,6 +139,7 @@ class ChatBody(msgspec.Struct, kw_only=True):
     response_format: ResponseFormat | None = None
     tools: list[dict[str, Any]] | None = None
     tool_choice: Any = None
+    parallel_tool_calls: bool | None = None
 
 
 class InferenceBody(msgspec.Struct, kw_only=True):
