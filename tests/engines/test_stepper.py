@@ -109,3 +109,4 @@ def test_a_step_that_fails_is_reported() -> None:
     stepper.add(track)
     assert broken.wait(5)
     assert len(heard) == 2
+    stepper.close()  # waits for the thread, whose exception belongs to this test and to no later one
