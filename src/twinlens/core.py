@@ -84,6 +84,16 @@ class AnswerFormat:
 
 
 @dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks, as keys and limits know it. Empty texts: there are no keys, or the address is not known."""
+
+    tenant: str = ""
+    key: str = ""  # id of the key, never the key
+    address: str = ""  # of the client, as limits count it: IPv6 by its /64
+    batch: bool = False  # bulk work: no limit on requests a minute, and behind everybody else
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """One question, whichever route it came by."""
 
@@ -97,7 +107,7 @@ class Request:
     tools: tuple[dict[str, Any], ...] = ()
     tool_choice: Any = None
     parallel_tool_calls: bool | None = None  # None: the engine's own default
-    tenant: str = ""  # from the API key; empty without keys
+    caller: Caller = Caller()
 
 
 @dataclass(frozen=True, slots=True)

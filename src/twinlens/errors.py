@@ -15,6 +15,7 @@
     │       ├── ImageAspectRatio       400     image_aspect_ratio
     │       └── ImageUrlNotAllowed     400     image_url_not_allowed
     ├── Unauthorized                   401     invalid_api_key
+    ├── Forbidden                      403     insufficient_scope
     ├── HostNotAllowed                 403     host_not_allowed
     ├── NotFound                       404     not_found
     │   └── ModelNotFound              404     model_not_found
@@ -185,13 +186,22 @@ class Unauthorized(TwinlensError):
     cure = "Send a configured key as “Authorization: Bearer KEY”."
 
 
+class Forbidden(TwinlensError):
+    """The key is known and does not have the scope that the route needs."""
+
+    status = 403
+    code = "insufficient_scope"
+    type = "permission_error"
+    cure = "Use a key with that scope: “twinlens keys new --scope ...” makes one."
+
+
 class HostNotAllowed(TwinlensError):
     """The Host header names another host: a page on the Web may have had its name pointed at this machine."""
 
     status = 403
     code = "host_not_allowed"
     type = "permission_error"
-    cure = "Call the service by its own address, add the name to allowed_hosts, or configure api_keys."
+    cure = "Call the service by its own address, add the name to allowed_hosts, or configure keys."
 
 
 class NotFound(TwinlensError):

@@ -46,6 +46,8 @@ class WorkerOrders:
     run_dir: str
     worker: int  # from 0
     listen_fd: int  # the listening socket, inherited
+    data_dir: str = ""  # for what outlasts a restart; made by whoever first writes there
+    local_only: bool = True  # whether the listening address is loopback
 
 
 @dataclass(frozen=True, slots=True)

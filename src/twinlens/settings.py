@@ -49,10 +49,16 @@ class Settings:
     engine_url: str = setting("", "attach to a running engine instead: http(s)://host:port or unix:/path")
     engine_api_key: str = setting("", "key for the engine at engine_url, sent to it as bearer", secret=True)
 
-    host: str = setting("127.0.0.1", "address to listen on; other than loopback only with api_keys")
+    host: str = setting("127.0.0.1", "address to listen on; other than loopback only with keys")
     port: int = setting(8000, "port to listen on; 0 takes a free one", minimum=0)
     workers: int = setting(1, "gateway processes", minimum=1)
-    api_keys: tuple[str, ...] = setting((), "keys that clients may use; none: loopback only", secret=True)
+    api_keys: tuple[str, ...] = setting(
+        (), "keys that may do everything; neither these nor a keys file: loopback only", secret=True
+    )
+    keys_file: str = setting("", "file of “twinlens keys”; default: keys.jsonl in the folder for data, if it exists")
+    trusted_proxies: tuple[str, ...] = setting(
+        (), "addresses or ranges of proxies whose X-Forwarded-For is believed, such as 10.0.0.0/8"
+    )
     allowed_hosts: tuple[str, ...] = setting((), "further names by which clients without a key may call this service")
     cors_origins: tuple[str, ...] = setting((), "origins that browsers may call from; none: CORS is off")
     run_dir: str = setting("", "folder for sockets and process state; default: one per user")

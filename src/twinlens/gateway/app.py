@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp, Receive, Scope, Send
 
+    from twinlens.gateway.access import Access
     from twinlens.gateway.engine_view import EngineView
     from twinlens.model.checkpoint import Checkpoint
     from twinlens.pipeline import Pipeline
@@ -38,6 +39,7 @@ class Parts:
     """What the routes are made of. `metrics_dir`: where all gateway processes keep their numbers."""
 
     settings: Settings
+    access: Access
     model: Checkpoint
     engine: EngineView
     pipeline: Pipeline
@@ -71,13 +73,12 @@ def build(parts: Parts) -> tuple[ASGIApp, Metrics]:
         Route("/openapi.json", OpenApi(), methods=["GET"]),
     ]
     router = Router(routes, redirect_slashes=False, default=_nothing_here)
-    names = (settings.host, *settings.allowed_hosts)
-    app: ASGIApp = Front(router, keys=settings.api_keys, names=names, routes=[route.path for route in routes])
+    app: ASGIApp = Front(router, parts.access, routes=[route.path for route in routes])
     if settings.cors_origins:
         app = CORSMiddleware(
             app,
             allow_origins=settings.cors_origins,
-            allow_methods=["GET", "POST"],
+            allow_methods=["GET", "POST", "DELETE"],
             allow_headers=["authorization", "content-type", "x-request-id"],
             expose_headers=["x-request-id", "x-twinlens-ignored", "retry-after"],
         )

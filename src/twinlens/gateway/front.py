@@ -1,8 +1,7 @@
-"""The outermost layer of the gateway: request ids, keys, one error body for everything, one log line a request."""
+"""The outermost layer of the gateway: request ids, access, one error body for everything, one log line a request."""
 
 from __future__ import annotations
 
-import hmac
 import logging
 import re
 import time
@@ -11,7 +10,9 @@ from typing import TYPE_CHECKING
 
 from starlette.exceptions import HTTPException
 
-from twinlens.errors import HostNotAllowed, MethodNotAllowed, NotFound, TwinlensError, Unauthorized
+from twinlens.core import Caller
+from twinlens.errors import MethodNotAllowed, NotFound, TwinlensError
+from twinlens.gateway.access import OPEN_PATHS
 from twinlens.gateway.http import ClientLeftError, as_error, header, send_error
 from twinlens.observe import metrics
 
@@ -20,12 +21,11 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from twinlens.gateway.access import Access
+
 log = logging.getLogger("twinlens.gateway")
 
-OPEN_PATHS = frozenset({"/livez", "/readyz"})
 LEFT = 499  # in logs and metrics: the client closed the connection, as nginx counts it
-LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
-_PORT = re.compile(r":\d*$")
 _ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 
 
@@ -37,6 +37,19 @@ class Exchange:
         self.ignored = tuple(ignored)
         self.status = 0
         self.note = ""  # for the log line: counts and sizes, never content
+        self.caller = Caller()
+        self.operator = False  # may see what is for operators only
+        self.headers: list[tuple[bytes, bytes]] = []  # for the head of the answer, whichever it will be
+
+    @property
+    def tenant(self) -> str:
+        """Whose request it is; empty without keys."""
+        return self.caller.tenant
+
+    @property
+    def key_id(self) -> str:
+        """The public part of the key; empty without keys."""
+        return self.caller.key
 
 
 def exchange_of(scope: Scope) -> Exchange:
@@ -50,10 +63,9 @@ def exchange_of(scope: Scope) -> Exchange:
 class Front:
     """ASGI middleware around all routes."""
 
-    def __init__(self, app: ASGIApp, *, keys: Sequence[str], names: Collection[str], routes: Collection[str]) -> None:
+    def __init__(self, app: ASGIApp, access: Access, *, routes: Collection[str]) -> None:
         self._app = app
-        self._names = LOCAL_NAMES | {name.lower() for name in names}
-        self._keys = [key.encode() for key in keys]
+        self._access = access
         self._routes = frozenset(routes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -73,6 +85,8 @@ class Front:
             if message["type"] == "http.response.start":
                 exchange.status = message["status"]
                 message.setdefault("headers", []).append((b"x-request-id", exchange.request_id.encode()))
+                if exchange.headers:
+                    message["headers"].extend(exchange.headers)
                 if exchange.ignored:
                     # Escaped, because a client's name may hold line ends or other things no header may hold.
                     names = ", ".join(ascii(name)[1:-1] for name in exchange.ignored)[:512].encode()
@@ -85,7 +99,7 @@ class Front:
 
     async def _guarded(self, scope: Scope, receive: Receive, send: Send, exchange: Exchange) -> None:
         try:
-            self._authorize(scope)
+            exchange.caller, exchange.operator = self._access.caller(scope)
             await self._app(scope, receive, send)
         except ClientLeftError:
             metrics.CANCELLED.inc()
@@ -105,24 +119,6 @@ class Front:
         if not exchange.status:  # otherwise the head is out, and the stream has said it in a frame
             await send_error(send, error, headers)
 
-    def _authorize(self, scope: Scope) -> None:
-        if scope["path"] in OPEN_PATHS:
-            return
-        if not self._keys:
-            self._check_host(scope)
-            return
-        scheme, _, key = (header(scope, b"authorization") or "").partition(" ")
-        given = key.strip().encode()
-        matches = [hmac.compare_digest(given, known) for known in self._keys]  # all of them: no early end to time
-        if scheme.lower() != "bearer" or not any(matches):
-            raise Unauthorized("The API key is missing or not known.")
-
-    def _check_host(self, scope: Scope) -> None:
-        """Without keys only local callers are meant: a Web page whose name points here (DNS rebinding) is not one."""
-        given = header(scope, b"host")
-        if given is not None and _PORT.sub("", given.strip()).lower() not in self._names:
-            raise HostNotAllowed("This service is not called by that name.")
-
     def _note(self, scope: Scope, exchange: Exchange, seconds: float) -> None:
         route = scope["path"] if scope["path"] in self._routes else "unmatched"
         metrics.REQUESTS.labels(route, str(exchange.status)).inc()
@@ -135,7 +131,7 @@ class Front:
             exchange.status,
             seconds * 1000,
             exchange.request_id,
-            exchange.note,
+            f"key={exchange.key_id} {exchange.note}" if exchange.key_id else exchange.note,
         )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import HTMLResponse, Response
 
+from twinlens.gateway.front import exchange_of
 from twinlens.gateway.http import send_json
 from twinlens.gateway.openapi import document, page
 from twinlens.gateway.wire import ModelBody, ModelList, Readiness
@@ -34,7 +35,9 @@ class Readyz:
         """Answer with the engine's state; 503 with Retry-After when not ready."""
         state = self._engine.state()
         ready = state.state == "ready" and not self._gate.draining
-        body = Readiness(ready=ready, engine=state.state, reason=state.reason, draining=self._gate.draining)
+        body = Readiness(ready=ready, engine=state.state, draining=self._gate.draining)
+        if exchange_of(scope).operator:
+            body.reason = state.reason
         await send_json(send, body, status=200 if ready else 503, headers={} if ready else {"retry-after": "5"})
 
 

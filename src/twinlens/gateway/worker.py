@@ -21,9 +21,12 @@ from typing import TYPE_CHECKING
 import uvicorn
 import uvloop
 
+from twinlens.admission.addresses import Proxies
 from twinlens.admission.gate import Gate
+from twinlens.admission.keys import ring_of
 from twinlens.engines.client import EngineClient
 from twinlens.engines.process import die_with_parent
+from twinlens.gateway.access import Access
 from twinlens.gateway.app import Parts, build
 from twinlens.gateway.engine_view import EngineView
 from twinlens.gateway.protocol import BoundedProtocol
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
+    from twinlens.admission.keys import Ring
     from twinlens.engines.wire import Health
     from twinlens.gateway.ops import Metrics
     from twinlens.orders import WorkerOrders
@@ -47,6 +51,7 @@ log = logging.getLogger("twinlens.gateway")
 
 # Until the engine has said how many requests it can hold.
 FIRST_GUESS = 16
+REREAD_S = 1.0
 
 
 class Worker:
@@ -69,6 +74,7 @@ class Worker:
             timeout_s=settings.request_timeout_s,
         )
         self.engine = EngineView(Path(orders.run_dir), self.client, self.learn)
+        self.ring = ring_of(settings, Path(orders.data_dir))
 
     def learn(self, health: Health) -> None:
         """Take the number of places from the engine, unless the operator has set one."""
@@ -92,6 +98,12 @@ class Worker:
         return build(
             Parts(
                 settings=settings,
+                access=Access(
+                    self.ring,
+                    Proxies(settings.trusted_proxies),
+                    names=(settings.host, *settings.allowed_hosts),
+                    local_only=self.orders.local_only,
+                ),
                 model=self.found,
                 engine=self.engine,
                 pipeline=pipeline,
@@ -141,11 +153,13 @@ async def serve(orders: WorkerOrders) -> None:
     _on_signals(worker.gate, server, orders.settings.drain_timeout_s)
     listener = socket.socket(fileno=orders.listen_fd)
     life = asyncio.ensure_future(_show_life(orders, gauges))
+    keys = asyncio.ensure_future(_follow(worker.ring))
     try:
         await server.serve(sockets=[listener])
     finally:
         life.cancel()
-        await asyncio.gather(life, return_exceptions=True)
+        keys.cancel()
+        await asyncio.gather(life, keys, return_exceptions=True)
         await worker.close()
 
 
@@ -169,6 +183,13 @@ def _on_signals(gate: Gate, server: uvicorn.Server, drain_timeout_s: float) -> N
     loop.add_signal_handler(signal.SIGTERM, stop)
     # Ctrl-C reaches the whole group of processes; the supervisor turns it into SIGTERM where it should.
     loop.add_signal_handler(signal.SIGINT, lambda: None)
+
+
+async def _follow(ring: Ring) -> None:
+    """Take changes of the keys file, off the way of requests."""
+    while True:
+        await asyncio.sleep(REREAD_S)
+        await asyncio.to_thread(ring.reread)
 
 
 async def _show_life(orders: WorkerOrders, gauges: Metrics) -> None:

@@ -20,14 +20,17 @@ if TYPE_CHECKING:
 BACKLOG = 2048
 
 
-def listen(settings: Settings) -> socket.socket:
-    """Bind and listen. Raises SettingsError for an address that may not or cannot be used, OperatorError for a port
-    that is taken, naming who has it where the kernel tells."""
+def listen(settings: Settings, *, keys: bool = False) -> socket.socket:
+    """Bind and listen; `keys` tells whether clients need one although none are in the settings.
+
+    Raises SettingsError for an address that may not or cannot be used, OperatorError for a port that is taken, naming
+    who has it where the kernel tells.
+    """
     family, address = _resolve(settings.host, settings.port)
-    if not settings.api_keys and not is_loopback(address[0]):
+    if not (keys or settings.api_keys) and not is_loopback(address[0]):
         raise SettingsError(
-            f"host: {settings.host} can be reached from other machines, and no api_keys are set.",
-            cure="Set TWINLENS_API_KEYS (or api_keys in the file), or listen on 127.0.0.1.",
+            f"host: {settings.host} can be reached from other machines, and there are no keys.",
+            cure="Make one with “twinlens keys new --tenant NAME”, set TWINLENS_API_KEYS, or listen on 127.0.0.1.",
         )
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:

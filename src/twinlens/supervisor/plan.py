@@ -12,11 +12,14 @@ from twinlens.engines.registry import ENGINES, NOT_STARTED_HERE
 from twinlens.errors import ModelError, SettingsError
 from twinlens.model import checkpoint, hub
 from twinlens.orders import EngineAddress, WorkerOrders, orders_to_json
-from twinlens.settings import to_json
+from twinlens.settings import data_dir, to_json
 from twinlens.supervisor import address
 from twinlens.supervisor.children import Command
+from twinlens.supervisor.listen import is_loopback
 
 if TYPE_CHECKING:
+    import socket
+
     from twinlens.engines.registry import EngineKind
     from twinlens.model.checkpoint import Checkpoint
     from twinlens.settings import Settings
@@ -83,8 +86,9 @@ def engine_command(plan: Plan, folder: RunFolder) -> Command:
     )
 
 
-def worker_command(plan: Plan, folder: RunFolder, number: int, listen_fd: int) -> Command:
+def worker_command(plan: Plan, folder: RunFolder, number: int, listening: socket.socket) -> Command:
     """How a gateway worker is started: orders on its standard input, the listening socket inherited."""
+    listen_fd, local_only = listening.fileno(), is_loopback(listening.getsockname()[0])
     orders = WorkerOrders(
         settings=plan.settings,
         engine=plan.engine,
@@ -92,6 +96,8 @@ def worker_command(plan: Plan, folder: RunFolder, number: int, listen_fd: int) -
         run_dir=str(folder.path),
         worker=number,
         listen_fd=listen_fd,
+        data_dir=str(data_dir().absolute()),
+        local_only=local_only,
     )
     return Command(
         name=f"gateway {number}",

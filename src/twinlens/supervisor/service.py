@@ -17,6 +17,8 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from twinlens.admission.addresses import Proxies
+from twinlens.admission.keys import checked
 from twinlens.orders import ServiceCard, publish_card
 from twinlens.settings import run_dir, without_userinfo
 from twinlens.supervisor.board import Board
@@ -124,7 +126,7 @@ class Service:
         return EngineKeeper(engine_command(self.plan, self._folder), self._made_probe, board, deaths, settings)
 
     def _worker(self, number: int, deaths: Deaths) -> WorkerKeeper:
-        command = worker_command(self.plan, self._folder, number, self._listening.fileno())
+        command = worker_command(self.plan, self._folder, number, self._listening)
         return WorkerKeeper(number, command, self._folder.path, deaths)
 
     def _card(self) -> ServiceCard:
@@ -144,7 +146,9 @@ def opened(settings: Settings) -> Iterator[Service]:
 
     Raises SettingsError, ModelError or OperatorError for what the operator has to mend.
     """
-    with contextlib.closing(listen(settings)) as listening:
+    Proxies(settings.trusted_proxies)  # said here, where the operator looks, and not by each worker
+    keys = checked(settings).configured
+    with contextlib.closing(listen(settings, keys=keys)) as listening:
         settings = replace(settings, port=listening.getsockname()[1])
         with RunFolder(run_dir(settings)) as folder:
             yield Service(work_out(settings, folder), folder, listening)

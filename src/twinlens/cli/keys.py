@@ -1,0 +1,106 @@
+"""`twinlens keys new|list|revoke`: the keys file. A running service takes a change within two seconds."""
+
+from __future__ import annotations
+
+import re
+import sys
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from twinlens.admission import keyfile
+from twinlens.cli import flags
+from twinlens.errors import OperatorError
+
+if TYPE_CHECKING:
+    import argparse
+    from pathlib import Path
+
+    from twinlens.admission.keyfile import Record
+
+UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
+
+
+def add(commands: Any) -> None:
+    """The command's flags."""
+    parser = commands.add_parser("keys", help="make, list and revoke API keys")
+    parser.add_argument("action", choices=("new", "list", "revoke"), help="what to do")
+    parser.add_argument("id", nargs="?", help="of the key to revoke, as “list” shows it")
+    parser.add_argument("--tenant", metavar="NAME", help="new: whose key it is; list: only this one's")
+    parser.add_argument("--scope", action="append", choices=keyfile.SCOPES, help="new: what it may do; may be repeated")
+    parser.add_argument("--expires", metavar="WHEN", help="new: 90d, 12h, 30m, 4w, or 2030-01-31T00:00:00Z")
+    parser.add_argument("--note", metavar="TEXT", default="", help="new: what it is for")
+    flags.add(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do it."""
+    path = keyfile.path_of(flags.loaded(args).settings)
+    if args.action == "new":
+        return _new(args, path)
+    if args.action == "revoke":
+        return _revoke(args.id, path)
+    return _list(args.tenant, path)
+
+
+def _new(args: argparse.Namespace, path: Path) -> int:
+    if not args.tenant or args.id:
+        raise OperatorError("Whose key is it?", cure="Say so with --tenant NAME.")
+    expires = when(args.expires) if args.expires else None
+    key, record = keyfile.made(args.tenant, args.scope or ["chat"], expires=expires, note=args.note[:200])
+    with keyfile.changing(path) as records:
+        records.append(record)
+    print(key)
+    sys.stderr.write(
+        f"Key {record.id} of {record.tenant} is in {path}. It is shown this once: only its digest is kept.\n"
+    )
+    return 0
+
+
+def _revoke(number: str | None, path: Path) -> int:
+    if not number:
+        raise OperatorError("Which key?", cure="“twinlens keys list” shows the ids.")
+    with keyfile.changing(path) as records:
+        kept = [record for record in records if record.id != number]
+        if len(kept) == len(records):
+            raise OperatorError(f"There is no key {number} in {path}.", cure="“twinlens keys list” shows the ids.")
+        records[:] = kept
+    print(f"Key {number} is revoked; requests that run are finished.")
+    return 0
+
+
+def _list(tenant: str | None, path: Path) -> int:
+    if not path.exists():
+        print(f"There is no keys file at {path} yet.")
+        return 0
+    now = datetime.now(UTC).timestamp()
+    rows = [("id", "tenant", "scopes", "created", "expires", "note")]
+    rows += [_row(record, now) for record in keyfile.read(path) if tenant in (None, record.tenant)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        print("  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+    return 0
+
+
+def _row(record: Record, now: float) -> tuple[str, str, str, str, str, str]:
+    expires = "never" if record.expires is None else f"{record.expires:%Y-%m-%dT%H:%M:%SZ}"
+    over = " (over)" if record.expired(now) else ""
+    created = f"{record.created:%Y-%m-%d}"
+    return record.id, record.tenant, ",".join(record.scopes), created, expires + over, record.note
+
+
+def when(text: str) -> datetime:
+    """A moment in the future, in UTC. Raises OperatorError for one that is past, or that has no time zone."""
+    now = datetime.now(UTC).replace(microsecond=0)
+    cure = "Give 90d, 12h, 30m or 4w from now, or a time with its zone such as 2030-01-31T00:00:00Z."
+    if span := re.fullmatch(r"(\d{1,5})([mhdw])", text):
+        return now + int(span[1]) * UNITS[span[2]]
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise OperatorError(f"“{text[:40]}” is not a time.", cure=cure) from error
+    if moment.tzinfo is None:
+        raise OperatorError(f"“{text[:40]}” has no time zone.", cure=cure)
+    if moment <= now:
+        raise OperatorError(f"“{text[:40]}” is past.", cure=cure)
+    return moment.astimezone(UTC)
