@@ -7,7 +7,10 @@ store); the engine yields `Piece`; *finish* yields `Piece` again, so a step can 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 Role = Literal["system", "user", "assistant", "tool"]
 Detail = Literal["auto", "low", "high"]
@@ -108,6 +111,8 @@ class Request:
     tool_choice: Any = None
     parallel_tool_calls: bool | None = None  # None: the engine's own default
     caller: Caller = Caller()
+    finishing: tuple[Any, ...] = ()  # plans of finishing steps (`finish.seam.Plan`) in their order; of a task
+    variables: Mapping[str, Any] = field(default_factory=dict)  # of a task, already checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,10 +176,26 @@ class TokenLogprob:
 
 
 @dataclass(frozen=True, slots=True)
+class StepReport:
+    """What a finishing step did to an answer: places and kinds with how often, never content.
+
+    `changes` is for example {"/id_number id": 1}.
+    """
+
+    step: str
+    changes: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def changed(self) -> int:
+        """How many places were changed."""
+        return sum(self.changes.values())
+
+
+@dataclass(frozen=True, slots=True)
 class Piece:
     """A part of the answer of one choice. The last one of a choice carries `finish_reason`.
 
-    `usage` comes once, with the very last piece of a request (its text is empty, `index` is -1).
+    `usage` comes once, with the very last piece of a request (its text is empty, `index` is -1); so do `reports`.
     """
 
     index: int
@@ -183,6 +204,7 @@ class Piece:
     logprobs: tuple[TokenLogprob, ...] = ()
     tool_calls: tuple[dict[str, Any], ...] = ()  # deltas, passed through from engines that can
     usage: Usage | None = None
+    reports: tuple[StepReport, ...] = ()  # of the finishing steps of a task, all choices together
 
 
 @dataclass(frozen=True, slots=True)

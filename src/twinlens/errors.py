@@ -18,7 +18,8 @@
     ├── Forbidden                      403     insufficient_scope
     ├── HostNotAllowed                 403     host_not_allowed
     ├── NotFound                       404     not_found
-    │   └── ModelNotFound              404     model_not_found
+    │   ├── ModelNotFound              404     model_not_found
+    │   └── TaskNotFound               404     task_not_found
     ├── MethodNotAllowed               405     method_not_allowed
     ├── BodyTooSlow                    408     body_too_slow
     ├── BodyTooLarge                   413     body_too_large
@@ -26,6 +27,10 @@
     ├── HeadersTooLarge                431     headers_too_large
     ├── ServerError                    500     internal_error
     │   ├── AnswerError                502     invalid_answer
+    │   │   ├── AnswerStalled          502     structured_output_stalled
+    │   │   ├── AnswerTruncated        502     output_truncated
+    │   │   └── FinishError            502     finishing_failed
+    │   ├── AuditError                 507     audit_unwritable
     │   └── StoreError                 507     store_unusable
     ├── Unavailable                    503     unavailable
     │   ├── Overloaded                 503     overloaded
@@ -35,6 +40,7 @@
     ├── DeadlineExceeded               504     deadline_exceeded
     └── OperatorError                  exit 2  operator_error     (never sent to a client)
         ├── SettingsError              exit 2  settings_error
+        ├── TaskError                  exit 2  task_error
         └── ModelError                 exit 2  model_error
 
 Every error is an answer: `status` and `code` for machines, `message` for people, `cure` for whoever has to act,
@@ -220,6 +226,13 @@ class ModelNotFound(NotFound):
     cure = "GET /v1/models lists what is served."
 
 
+class TaskNotFound(NotFound):
+    """The task named in the request is not among those of this service."""
+
+    code = "task_not_found"
+    cure = "GET /v1/tasks lists what is there; tasks of your own lie in the folder of the setting tasks_dir."
+
+
 class MethodNotAllowed(TwinlensError):
     """The route exists and does not take this method."""
 
@@ -273,11 +286,50 @@ class ServerError(TwinlensError):
 
 
 class AnswerError(ServerError):
-    """The engine's answer breaks a promise, such as the JSON schema that it was held to."""
+    """The engine's answer breaks a promise, such as the JSON schema that it was held to.
+
+    `raw` is what the model wrote, where a task keeps it; its redaction has been over it. `body` tells it apart from the
+    message, because it is content: it is never logged. `told` is what the model is told where it may try once more.
+    """
 
     status = 502
     code = "invalid_answer"
     cure = "Try again with a larger max_completion_tokens or a simpler schema."
+    raw: str | None = None
+    told: str | None = None
+
+    def body(self) -> dict[str, Any]:
+        """See `TwinlensError.body`."""
+        told = super().body()
+        return told if self.raw is None else told | {"twinlens": {"raw_answer": self.raw}}
+
+
+class AnswerStalled(AnswerError):
+    """The model wrote nothing but white space, which a grammar may allow without end."""
+
+    code = "structured_output_stalled"
+
+
+class AnswerTruncated(AnswerError):
+    """The answer of a task was cut at the token limit: half a record is no record."""
+
+    code = "output_truncated"
+    cure = "Raise max_tokens of the task, or ask for less."
+
+
+class FinishError(AnswerError):
+    """A finishing step of a task could not work on the answer."""
+
+    code = "finishing_failed"
+    cure = "Try the task with “twinlens task try”, which shows every step."
+
+
+class AuditError(ServerError):
+    """The audit line of an answer could not be written; without it the answer does not leave."""
+
+    status = 507
+    code = "audit_unwritable"
+    cure = "Free space under $TWINLENS_DATA/audit and make it writable, or switch the setting audit off."
 
 
 class StoreError(ServerError):
@@ -345,6 +397,13 @@ class SettingsError(OperatorError):
 
     code = "settings_error"
     cure = "“twinlens config” shows every setting, its value and where it came from."
+
+
+class TaskError(OperatorError):
+    """A task file that cannot be used; the message names the file and the place in it."""
+
+    code = "task_error"
+    cure = "“twinlens task check FILE” checks a file; docs/tasks.md describes every key."
 
 
 class ModelError(OperatorError):

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from twinlens.core import TextPart
 from twinlens.errors import ContextLengthExceeded, DeadlineExceeded
-from twinlens.finish.steps import finished, steps_of
+from twinlens.finish.line import finished
+from twinlens.finish.seam import Frame, Seen
+from twinlens.media.orientation import orientation
 from twinlens.observe import metrics
 
 if TYPE_CHECKING:
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
     from twinlens.admission.gate import Gate
     from twinlens.core import Image, Piece, Request, Sight
+    from twinlens.finish.line import Ask
+    from twinlens.finish.seam import Units
     from twinlens.media import Loader
     from twinlens.model.words import Words
     from twinlens.store import Store
@@ -60,6 +64,7 @@ class Pipeline:
     engine: Generates
     context: int  # tokens that prompt and answer may take together
     default_max_tokens: int
+    units: Units = "thousandths"  # in which the model writes boxes
 
     async def answer(self, request: Request) -> AsyncGenerator[Begun | Piece, None]:
         """Yield `Begun`, then the pieces. Raises only errors of the tree (and CancelledError)."""
@@ -75,9 +80,31 @@ class Pipeline:
                     for image in images:
                         metrics.PICTURES.labels("yes" if image.hit else "no").inc()
                     yield Begun(sights, prompt_tokens, tuple(w for image in images for w in image.warnings))
-                    pieces = finished(self.engine.generate(request, images), steps_of(request))
+                    vision = sum(image.tokens for image in images)
+                    pieces = finished(self._asking(request, sights, images), request, self._seen(request, sights))
                     async for piece in _within(ticket.deadline, pieces):
-                        yield _exact(piece, sum(image.tokens for image in images)) if piece.usage else piece
+                        yield _exact(piece, vision) if piece.usage and not request.finishing else piece
+
+    def _asking(self, request: Request, sights: Sequence[Sight], images: Sequence[Image]) -> Ask:
+        """How the finishing steps get an answer; those of a task may ask twice."""
+        if not request.finishing:
+            return lambda request: self.engine.generate(request, images)
+
+        async def ask(request: Request) -> AsyncGenerator[Piece, None]:
+            # Measured again: a second question is longer than the first.
+            request = self._bounded(request, sights, await self._measure(request, sights))
+            vision = sum(image.tokens for image in images)
+            async with aclosing(self.engine.generate(request, images)) as pieces:
+                async for piece in pieces:
+                    yield _exact(piece, vision) if piece.usage else piece
+
+        return ask
+
+    def _seen(self, request: Request, sights: Sequence[Sight]) -> Seen:
+        if not request.finishing:
+            return Seen()
+        frames = tuple(Frame(sight.source_size, sight.size, orientation(sight)) for sight in sights)
+        return Seen(frames, self.units, request.variables)
 
     async def _measure(self, request: Request, sights: Sequence[Sight]) -> int:
         """Exact tokens of the prompt: the rendered text holds one token for each picture."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import jsonschema_rs
 import msgspec
 
-from twinlens.errors import AnswerError, InvalidSchema
+from twinlens.errors import AnswerError, AnswerStalled, InvalidSchema
 from twinlens.finish.schema_cost import Cost
 
 if TYPE_CHECKING:
@@ -108,46 +108,70 @@ def _build(schema: dict[str, Any], param: str) -> jsonschema_rs.Validator:
         raise InvalidSchema("The schema cannot be used.", param=param) from error
 
 
-class SchemaCheck:
-    """Step: lets pieces pass and raises AnswerError at the end of a choice that is not what was asked for."""
+class Blanks:
+    """Watches for an answer that has become nothing but white space."""
+
+    def __init__(self) -> None:
+        self._blank: dict[int, int] = {}
+
+    def stalled(self, piece: Piece) -> bool:
+        """Whether the choice of this piece has ended in more white space than any JSON needs."""
+        kept = piece.text.rstrip()
+        trailing = len(piece.text) - len(kept)
+        blank = trailing if kept else self._blank.get(piece.index, 0) + trailing
+        self._blank[piece.index] = blank
+        return blank > MAX_WHITESPACE
+
+
+class Judge:
+    """Says whether a decoded answer is what was asked for."""
 
     def __init__(self, answer: AnswerFormat) -> None:
         schema = answer.schema if isinstance(answer.schema, dict) else None
         self._validator = None if schema is None else _build(schema, "response_format")
         self._cost = None if schema is None else Cost(schema, "response_format")
+
+    def fault(self, value: Any) -> str:
+        """What is wrong, in a sentence that holds nothing of the answer; empty: nothing."""
+        if self._validator is None or self._cost is None:
+            return "" if isinstance(value, dict) else "The model's answer is not a JSON object."
+        if not self._cost.allows(_depth(value)):
+            return "The model's answer is nested too deeply to be checked against its schema."
+        return "" if self._validator.is_valid(value) else "The model's answer does not satisfy the schema."
+
+    def told(self, value: Any) -> str:
+        """The first fault, for the model: it may quote the answer."""
+        for error in self._validator.iter_errors(value) if self._validator else ():
+            place = "/".join(str(step) for step in error.instance_path)[:80]
+            return f"at “/{place}”: {error.message[:300]}"
+        return "it is not a JSON object"
+
+
+class SchemaCheck:
+    """Lets pieces pass and raises AnswerError at the end of a choice that is not what was asked for."""
+
+    def __init__(self, answer: AnswerFormat) -> None:
+        self._judge = Judge(answer)
+        self._blanks = Blanks()
         self._texts: dict[int, list[str]] = {}
-        self._blank: dict[int, int] = {}
 
     def feed(self, piece: Piece) -> Sequence[Piece]:
-        """See `Step.feed`."""
+        """Take a piece, give the pieces that may leave now."""
         if piece.text:
             self._texts.setdefault(piece.index, []).append(piece.text)
-            self._watch_blanks(piece)
+            if self._blanks.stalled(piece):
+                raise AnswerStalled("The answer stalled: the model wrote nothing but white space.")
         if piece.finish_reason == "stop":
-            self._judge("".join(self._texts.pop(piece.index, [])))
+            self._decide("".join(self._texts.pop(piece.index, [])))
         return (piece,)
 
-    def _watch_blanks(self, piece: Piece) -> None:
-        kept = piece.text.rstrip()
-        trailing = len(piece.text) - len(kept)
-        blank = trailing if kept else self._blank.get(piece.index, 0) + trailing
-        self._blank[piece.index] = blank
-        if blank > MAX_WHITESPACE:
-            raise AnswerError("The answer stalled: the model wrote nothing but white space.")
-
-    def _judge(self, text: str) -> None:
+    def _decide(self, text: str) -> None:
         try:
             value = msgspec.json.decode(text)
         except (msgspec.DecodeError, RecursionError) as error:
             raise AnswerError("The model's answer is not valid JSON.") from error
-        if self._validator is None or self._cost is None:
-            if not isinstance(value, dict):
-                raise AnswerError("The model's answer is not a JSON object.")
-            return
-        if not self._cost.allows(_depth(value)):
-            raise AnswerError("The model's answer is nested too deeply to be checked against its schema.")
-        if not self._validator.is_valid(value):
-            raise AnswerError("The model's answer does not satisfy the schema.")
+        if fault := self._judge.fault(value):
+            raise AnswerError(fault)
 
 
 def _depth(value: Any) -> int:

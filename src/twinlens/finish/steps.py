@@ -1,37 +1,61 @@
-"""The seam of the finishing steps, and the steps of a request in their order."""
+"""The kinds of finishing steps: ours, and those that other packages bring."""
 
 from __future__ import annotations
 
-from contextlib import aclosing
-from typing import TYPE_CHECKING, Protocol
+from functools import cache
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any
 
-from twinlens.finish.schema import SchemaCheck
+from twinlens.errors import TaskError
+from twinlens.finish import options
+from twinlens.finish.geometry import Geometry
+from twinlens.finish.held import HeldToSchema
+from twinlens.finish.redact import Redact
+from twinlens.finish.template import Template
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import Mapping
 
-    from twinlens.core import Piece, Request
+    from twinlens.finish.seam import About, Kind, Plan
 
-
-class Step(Protocol):
-    """A transform of pieces. One instance serves one request; it may keep state between pieces."""
-
-    def feed(self, piece: Piece) -> Sequence[Piece]:
-        """Take a piece, give the pieces that may leave now. Raises an error of the tree to end the answer."""
-        ...
+GROUP = "twinlens.finish"
+OURS: dict[str, Kind] = {"schema": HeldToSchema, "redact": Redact, "geometry": Geometry, "template": Template}
 
 
-def steps_of(request: Request) -> list[Step]:
-    """The finishing steps that this request asks for."""
-    return [] if request.answer.kind == "text" else [SchemaCheck(request.answer)]
+@cache
+def kinds() -> Mapping[str, Kind]:
+    """Name to kind. Raises TaskError for an entry point that cannot be loaded or takes one of our names."""
+    found = dict(OURS)
+    for entry in entry_points(group=GROUP):
+        if entry.name in found:
+            raise TaskError(
+                f"The package “{entry.dist.name if entry.dist else entry.module}” brings a finishing step "
+                f"“{entry.name}”, which there is already.",
+                cure="Rename its entry point, or uninstall the package.",
+            )
+        found[entry.name] = _loaded(entry)
+    return found
 
 
-async def finished(pieces: AsyncGenerator[Piece, None], steps: Sequence[Step]) -> AsyncGenerator[Piece, None]:
-    """The pieces after all steps. Plain answers and streams take this same path. Closing it closes `pieces`."""
-    async with aclosing(pieces):
-        async for piece in pieces:
-            ready: Sequence[Piece] = (piece,)
-            for step in steps:
-                ready = [out for waiting in ready for out in step.feed(waiting)]
-            for out in ready:
-                yield out
+def _loaded(entry: Any) -> Kind:
+    try:
+        kind: Kind = entry.load()
+    except (ImportError, AttributeError) as error:
+        raise TaskError(
+            f"The finishing step “{entry.name}” ({entry.value}) cannot be loaded: {error}.",
+            cure="Mend or uninstall the package that brings it.",
+        ) from error
+    return kind
+
+
+def prepare(given: Mapping[str, Any], about: About) -> Plan:
+    """The plan of one step of a task file: `use` names the kind, the other keys are its options.
+
+    Raises TaskError naming the place.
+    """
+    name = given.get("use")
+    if not isinstance(name, str):
+        raise TaskError(f"{about.where}: “use” names the kind of the step: {', '.join(kinds())}.")
+    if name not in kinds():
+        options.known([name], kinds(), f"{about.where}.use")
+    return kinds()[name]({key: value for key, value in given.items() if key != "use"}, about)

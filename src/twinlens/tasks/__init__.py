@@ -1,0 +1,1 @@
+"""Tasks: a prompt, a schema and finishing steps under a name, from files."""
