@@ -11,17 +11,18 @@ import asyncio
 import time
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
+from twinlens.admission.deadline import Deadline
 from twinlens.core import TextPart
-from twinlens.errors import ContextLengthExceeded, DeadlineExceeded
+from twinlens.errors import ContextLengthExceeded
 from twinlens.finish.line import finished
 from twinlens.finish.seam import Frame, Seen
 from twinlens.media.orientation import orientation
 from twinlens.observe import metrics
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Iterator, Sequence
+    from collections.abc import AsyncGenerator, Iterator, Sequence
 
     from twinlens.admission.gate import Gate
     from twinlens.core import Image, Piece, Request, Sight
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from twinlens.media import Loader
     from twinlens.model.words import Words
     from twinlens.store import Store
-
-T = TypeVar("T")
 
 SHORT = 1000  # characters of text that are counted on the spot, in about 0.1 ms
 
@@ -68,21 +67,21 @@ class Pipeline:
 
     async def answer(self, request: Request) -> AsyncGenerator[Begun | Piece, None]:
         """Yield `Begun`, then the pieces. Raises only errors of the tree (and CancelledError)."""
-        with self.gate.admit() as ticket:
+        with self.gate.admit() as ticket, Deadline(ticket.deadline) as clock:
             with _timed("load"):
-                sights = await _by(ticket.deadline, self.loader.look(request.images))
-            prompt_tokens = await _by(ticket.deadline, self._measure(request, sights))
+                sights = await clock.over(self.loader.look(request.images))
+            prompt_tokens = await clock.over(self._measure(request, sights))
             request = self._bounded(request, sights, prompt_tokens)
             async with self.gate.place(ticket):
                 with self.store.lease() as lease:
                     with _timed("recall"):
-                        images = await _by(ticket.deadline, self.loader.load(sights, lease))
+                        images = await clock.over(self.loader.load(sights, lease))
                     for image in images:
-                        metrics.PICTURES.labels("yes" if image.hit else "no").inc()
+                        metrics.PICTURES_BY_HIT[image.hit].inc()
                     yield Begun(sights, prompt_tokens, tuple(w for image in images for w in image.warnings))
                     vision = sum(image.tokens for image in images)
                     pieces = finished(self._asking(request, sights, images), request, self._seen(request, sights))
-                    async for piece in _within(ticket.deadline, pieces):
+                    async for piece in _within(clock, pieces):
                         yield _exact(piece, vision) if piece.usage and not request.finishing else piece
 
     def _asking(self, request: Request, sights: Sequence[Sight], images: Sequence[Image]) -> Ask:
@@ -148,21 +147,12 @@ def _timed(step: str) -> Iterator[None]:
     try:
         yield
     finally:
-        metrics.SECONDS_OF_STEP.labels(step).observe(time.perf_counter() - start)
+        metrics.STEPS[step].observe(time.perf_counter() - start)
 
 
-async def _by(deadline: float, work: Awaitable[T]) -> T:
-    """Wait for `work` until the deadline."""
-    try:
-        async with asyncio.timeout_at(deadline):
-            return await work
-    except TimeoutError:
-        raise DeadlineExceeded("The request's deadline passed before its answer was whole.") from None
-
-
-async def _within(deadline: float, pieces: AsyncGenerator[Piece, None]) -> AsyncGenerator[Piece, None]:
+async def _within(clock: Deadline, pieces: AsyncGenerator[Piece, None]) -> AsyncGenerator[Piece, None]:
     """The same pieces, until the deadline."""
     async with aclosing(pieces):
         with _timed("generate"):
-            while (piece := await _by(deadline, anext(pieces, None))) is not None:
+            while (piece := await clock.over(anext(pieces, None))) is not None:
                 yield piece

@@ -134,9 +134,9 @@ async def _counted(
                 metrics.FIRST_PIECE.observe(time.perf_counter() - start)
             if isinstance(item, Piece) and item.usage is not None:
                 usage = item.usage
-                metrics.TOKENS.labels("prompt").inc(usage.prompt_tokens - usage.vision_tokens)
-                metrics.TOKENS.labels("vision").inc(usage.vision_tokens)
-                metrics.TOKENS.labels("completion").inc(usage.completion_tokens)
+                metrics.TOKENS_BY_KIND["prompt"].inc(usage.prompt_tokens - usage.vision_tokens)
+                metrics.TOKENS_BY_KIND["vision"].inc(usage.vision_tokens)
+                metrics.TOKENS_BY_KIND["completion"].inc(usage.completion_tokens)
                 exchange.note = (
                     f"prompt={usage.prompt_tokens} vision={usage.vision_tokens} completion={usage.completion_tokens}"
                 )

@@ -121,7 +121,7 @@ class Front:
 
     def _note(self, scope: Scope, exchange: Exchange, seconds: float) -> None:
         route = scope["path"] if scope["path"] in self._routes else "unmatched"
-        metrics.REQUESTS.labels(route, str(exchange.status)).inc()
+        metrics.requests(route, exchange.status).inc()
         level = logging.DEBUG if route in OPEN_PATHS or route == "/metrics" else logging.INFO
         log.log(
             level,

@@ -6,6 +6,7 @@ by the supervisor), and `/metrics` is the sum over all of them, the dead include
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -79,6 +80,18 @@ ENGINE_READY = Gauge(
 ENGINE_RESTARTS = Gauge(
     "twinlens_engine_restarts", "Times the engine was replaced.", registry=REGISTRY, multiprocess_mode="mostrecent"
 )
+
+
+# Looking a child up by its labels costs more than counting: those of the way of a request are looked up once.
+STEPS = {step: SECONDS_OF_STEP.labels(step) for step in ("load", "recall", "generate")}
+PICTURES_BY_HIT = {hit: PICTURES.labels("yes" if hit else "no") for hit in (True, False)}
+TOKENS_BY_KIND = {kind: TOKENS.labels(kind) for kind in ("prompt", "vision", "completion")}
+
+
+@functools.lru_cache(maxsize=256)
+def requests(route: str, status: int) -> Counter:
+    """The counter of the answers of a route with a status. Both are from short lists."""
+    return REQUESTS.labels(route, str(status))
 
 
 def exposition(folder: Path | None) -> bytes:
