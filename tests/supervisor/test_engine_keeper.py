@@ -21,7 +21,7 @@ from twinlens.settings import Settings
 from twinlens.supervisor.board import Board
 from twinlens.supervisor.children import Command
 from twinlens.supervisor.deaths import Deaths
-from twinlens.supervisor.keepers import EngineKeeper
+from twinlens.supervisor.keepers import FRUITLESS_STARTS, EngineKeeper
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -138,3 +138,15 @@ async def test_an_operators_fault_ends_the_service_with_the_engines_words(tmp_pa
     with pytest.raises(OperatorError, match="The engine cannot start: the model is missing"):
         async with kept(tmp_path, script="print('the model is missing'); raise SystemExit(2)"):
             await asyncio.sleep(1)
+
+
+async def test_an_engine_that_never_gets_ready_is_not_started_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("twinlens.supervisor.pauses.FIRST_S", 0.02)
+    starts = tmp_path / "starts"
+    script = f"print('out of memory', file=open({str(starts)!r}, 'a')); print('out of memory'); raise SystemExit(1)"
+    with pytest.raises(OperatorError, match="The engine cannot start: out of memory"):
+        async with kept(tmp_path, script=script):
+            await asyncio.sleep(5)
+    assert len(starts.read_text().splitlines()) == FRUITLESS_STARTS

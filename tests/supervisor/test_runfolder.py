@@ -133,3 +133,12 @@ def test_somebody_elses_folder_is_refused(tmp_path: Path, part: str) -> None:
     os.chown(path.parent / part, 12345, -1)
     with pytest.raises(SettingsError, match="belongs to somebody else"), RunFolder(path):
         pass
+
+
+def test_an_empty_folder_of_the_operators_stays(tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    with RunFolder(mine) as folder:
+        (folder.path / "engine.json").touch()
+    assert mine.is_dir()
+    assert not list(mine.iterdir())

@@ -36,7 +36,7 @@ TELL_AFTER_S = 3.0  # an engine that somebody else runs need not be silent becau
 WORKER_START_S = 60.0
 WORKER_STALL_S = 20.0
 WORKER_BUSY_FACTOR = 2  # whatever keeps its loop busy for so long keeps all of its clients waiting
-FRUITLESS_STARTS = 5  # of a worker that never served: more would not help, and nobody would see why
+FRUITLESS_STARTS = 5  # of a child that never served: more would not help, and nobody would see why
 
 
 class AttachedEngine:
@@ -79,10 +79,17 @@ class EngineKeeper:
         self._was_ready = False
 
     async def run(self) -> None:
-        """Until cancelled. Raises OperatorError when the first engine says that it cannot start."""
+        """Until cancelled.
+
+        Raises OperatorError when the first engine says that it cannot start, or FRUITLESS_STARTS ended before one was
+        ready.
+        """
+        starts = 0
         while True:
+            starts += 1
             death, given_up = await self._live()
-            if death.returncode == CANNOT_START and not self._was_ready:
+            if not self._was_ready and (death.returncode == CANNOT_START or starts == FRUITLESS_STARTS):
+                log.error("%s; it is not started again", death)
                 raise _cannot_start(death, self._child)
             self._deaths.count(death.name, given_up or death.cause, death.pid)
             pause = self._pauses.after(death.lived_s)

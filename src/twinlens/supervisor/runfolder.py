@@ -29,6 +29,8 @@ LOCK_READ = 64  # bytes; ours is shorter
 class RunFolder:
     """A context manager: entering makes and locks the folder and empties it, leaving removes it.
 
+    An empty folder that was there before is the operator's own: it is emptied again, and stays.
+
     Entering raises OperatorError when another service holds it, SettingsError when it cannot be used, such as a
     folder with files that no service put there: it is left as it is.
     """
@@ -36,6 +38,7 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = -1
+        self._given = False
 
     @property
     def engine_socket(self) -> Path:
@@ -52,7 +55,7 @@ class RunFolder:
             raise SettingsError(
                 f"run_dir: {self.path} is too long a path for a socket.", cure="Give a shorter one with --run-dir."
             )
-        _make(self.path)
+        self._given = _make(self.path)
         self._lock = _locked(self.path)
         self._empty()
         self.metrics.mkdir(mode=0o700, exist_ok=True)
@@ -64,8 +67,9 @@ class RunFolder:
         self._empty()
         (self.path / LOCK).unlink(missing_ok=True)
         os.close(self._lock)
-        with contextlib.suppress(OSError):  # somebody put a file of their own there, or the next service has it already
-            self.path.rmdir()
+        if not self._given:
+            with contextlib.suppress(OSError):  # somebody put a file of their own there, or the next service has it
+                self.path.rmdir()
 
     def _empty(self) -> None:
         """Remove what an earlier service left behind: the lock shows that it no longer runs."""
@@ -82,9 +86,13 @@ def _remove(folder: Path, names: re.Pattern[str]) -> None:
             path.unlink(missing_ok=True)
 
 
-def _make(folder: Path) -> None:
-    """Make `folder` 0700, or check that it is ours alone: the sockets in it take orders from whoever reaches them."""
+def _make(folder: Path) -> bool:
+    """Make `folder` 0700, or check that it is ours alone: the sockets in it take orders from whoever reaches them.
+
+    Returns whether it was there already, and empty.
+    """
     try:
+        given = folder.is_dir() and not any(folder.iterdir())
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
         status, above = folder.lstat(), folder.parent.stat()
@@ -106,6 +114,7 @@ def _make(folder: Path) -> None:
             f"run_dir: {folder} holds other files.", cure="Give an empty or a new folder with --run-dir."
         )
     folder.chmod(0o700)
+    return given
 
 
 def _ours(folder: Path) -> bool:
