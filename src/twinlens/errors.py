@@ -7,6 +7,7 @@
     │   ├── NotHere                    400     not_supported
     │   ├── InvalidSchema              400     invalid_json_schema
     │   ├── ContextLengthExceeded      400     context_length_exceeded
+    │   ├── OverTokenLimit             400     over_token_limit
     │   ├── TooManyImages              400     too_many_images
     │   └── ImageError                 400     invalid_image
     │       ├── InvalidBase64          400     invalid_base64
@@ -24,6 +25,8 @@
     ├── BodyTooSlow                    408     body_too_slow
     ├── BodyTooLarge                   413     body_too_large
     ├── UnsupportedMediaType           415     unsupported_media_type
+    ├── RateLimited                    429     rate_limit_exceeded
+    │   └── LongPromptsPaused          429     long_prompts_paused
     ├── HeadersTooLarge                431     headers_too_large
     ├── ServerError                    500     internal_error
     │   ├── AnswerError                502     invalid_answer
@@ -36,6 +39,7 @@
     │   ├── Overloaded                 503     overloaded
     │   ├── Draining                   503     draining
     │   ├── EngineUnavailable          503     engine_unavailable
+    │   │   └── EngineFailing          503     engine_failing
     │   └── StoreMiss                  503     store_miss
     ├── DeadlineExceeded               504     deadline_exceeded
     └── OperatorError                  exit 2  operator_error     (never sent to a client)
@@ -51,7 +55,10 @@ The page docs/errors.md is generated from this file.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class TwinlensError(Exception):
@@ -70,11 +77,13 @@ class TwinlensError(Exception):
         param: str | None = None,
         cure: str | None = None,
         retry_after: float | None = None,
+        headers: Sequence[tuple[bytes, bytes]] = (),
     ) -> None:
         super().__init__(message)
         self.message = message
         self.param = param
         self.retry_after = retry_after
+        self.headers = tuple(headers)  # for the answer that it becomes
         if cure is not None:
             self.cure = cure
 
@@ -132,6 +141,13 @@ class ContextLengthExceeded(InvalidRequest):
 
     code = "context_length_exceeded"
     cure = "Send fewer or smaller pictures (max_pixels), less text, or a smaller max_completion_tokens."
+
+
+class OverTokenLimit(InvalidRequest):
+    """One request has more tokens than its key or address may use in a minute: waiting cannot help."""
+
+    code = "over_token_limit"
+    cure = "Send fewer or smaller pictures or less text, or have the operator raise the limit of tokens a minute."
 
 
 class TooManyImages(InvalidRequest):
@@ -270,6 +286,23 @@ class UnsupportedMediaType(TwinlensError):
     cure = "Send uncompressed JSON as application/json."
 
 
+class RateLimited(TwinlensError):
+    """A limit a minute of this key or client address is reached; the headers tell which, and when it is over."""
+
+    status = 429
+    code = "rate_limit_exceeded"
+    type = "rate_limit_error"
+    retryable = True
+    cure = "Try again after the time in Retry-After."
+
+
+class LongPromptsPaused(RateLimited):
+    """Over-long prompts came in such numbers that they are refused for a while; shorter ones pass."""
+
+    code = "long_prompts_paused"
+    cure = "Try again after the time in Retry-After, or send a shorter prompt."
+
+
 class HeadersTooLarge(TwinlensError):
     """Request line and headers together are over the limit; the connection is closed."""
 
@@ -366,6 +399,12 @@ class EngineUnavailable(Unavailable):
     """The engine is starting, was lost while it worked, or does not answer."""
 
     code = "engine_unavailable"
+
+
+class EngineFailing(EngineUnavailable):
+    """The engine failed so often just now that it is left alone for some seconds; then one request tries it."""
+
+    code = "engine_failing"
 
 
 class StoreMiss(Unavailable):

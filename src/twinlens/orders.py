@@ -5,6 +5,7 @@ each other.
     engine.json     how the engine is, about once a second, by rename      supervisor -> workers
     service.json    where the service listens and what it serves, by rename supervisor -> `twinlens ask` and people
     worker-N.beat   its time says that the worker's event loop turns       worker     -> supervisor
+    desk.sock       where workers ask the desk that they share (see admission/)
 
 A rename is atomic, so a reader sees the old file or the new one and never half of either.
 """
@@ -44,7 +45,7 @@ class WorkerOrders:
     engine: EngineAddress
     model_folder: str  # where the processor's settings and the tokenizer are
     run_dir: str
-    worker: int  # from 0
+    worker: int  # from 0; the desk has the number behind the last worker's
     listen_fd: int  # the listening socket, inherited
     data_dir: str = ""  # for what outlasts a restart; made by whoever first writes there
     local_only: bool = True  # whether the listening address is loopback
@@ -59,6 +60,9 @@ class EngineState:
     restarts: int = 0
     pid: int = 0  # 0: no process of ours (attached), or none at the moment
     reason: str = ""  # one short sentence for people
+    capacity: int = 0  # requests that it takes at once; 0: it does not say
+    room: int = 0  # tokens that its KV cache holds; 0: it does not say
+    waiting: int = 0  # requests that wait inside it
     checked_at: float = 0.0  # monotonic clock, which all processes of a host share
 
     @property
@@ -113,6 +117,11 @@ def read_card(run_dir: Path) -> ServiceCard | None:
     """The service of this run folder, if its supervisor still lives."""
     card = _read(run_dir / "service.json", ServiceCard)
     return card if card and Path(f"/proc/{card.pid}").exists() else None
+
+
+def desk_socket(run_dir: Path) -> Path:
+    """Where the desk of several workers listens."""
+    return run_dir / "desk.sock"
 
 
 def beat_file(run_dir: Path, worker: int) -> Path:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from twinlens.model.words import Words
     from twinlens.store import Store
 
+BLOCK = 64  # tokens that an engine may round a request up by, because it gives out blocks
 SHORT = 1000  # characters of text that are counted on the spot, in about 0.1 ms
 
 
@@ -42,6 +43,7 @@ class Begun:
     images: tuple[Sight, ...]
     prompt_tokens: int
     warnings: tuple[str, ...]
+    headers: Sequence[tuple[bytes, bytes]] = ()  # for the head of the answer: how its limits stand
 
 
 class Generates(Protocol):
@@ -67,21 +69,25 @@ class Pipeline:
 
     async def answer(self, request: Request) -> AsyncGenerator[Begun | Piece, None]:
         """Yield `Begun`, then the pieces. Raises only errors of the tree (and CancelledError)."""
-        with self.gate.admit() as ticket, Deadline(ticket.deadline) as clock:
+        with self.gate.admit(request.caller) as ticket, Deadline(ticket.deadline) as clock:
             with _timed("load"):
                 sights = await clock.over(self.loader.look(request.images))
             prompt_tokens = await clock.over(self._measure(request, sights))
             request = self._bounded(request, sights, prompt_tokens)
-            async with self.gate.place(ticket):
+            vision = sum(sight.tokens for sight in sights)
+            headers = await self.gate.charge(ticket, vision, prompt_tokens - vision)
+            async with self.gate.place(ticket, _cost(request, prompt_tokens)):
                 with self.store.lease() as lease:
                     with _timed("recall"):
                         images = await clock.over(self.loader.load(sights, lease))
                     for image in images:
                         metrics.PICTURES_BY_HIT[image.hit].inc()
-                    yield Begun(sights, prompt_tokens, tuple(w for image in images for w in image.warnings))
-                    vision = sum(image.tokens for image in images)
+                    yield Begun(sights, prompt_tokens, tuple(w for image in images for w in image.warnings), headers)
                     pieces = finished(self._asking(request, sights, images), request, self._seen(request, sights))
                     async for piece in _within(clock, pieces):
+                        ticket.heard = True
+                        if piece.usage:
+                            self.gate.answered(ticket, piece.usage.completion_tokens)
                         yield _exact(piece, vision) if piece.usage and not request.finishing else piece
 
     def _asking(self, request: Request, sights: Sequence[Sight], images: Sequence[Image]) -> Ask:
@@ -130,6 +136,11 @@ class Pipeline:
             return request
         limit = min(self.default_max_tokens, self.context - prompt)
         return replace(request, sampling=replace(request.sampling, max_tokens=limit))
+
+
+def _cost(request: Request, prompt: int) -> int:
+    """Tokens that the request can take in the engine's KV cache: prompt and longest answer, for each choice."""
+    return (prompt + (request.sampling.max_tokens or 0) + BLOCK) * request.sampling.n
 
 
 def _exact(piece: Piece, vision: int) -> Piece:

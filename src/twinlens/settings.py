@@ -61,6 +61,23 @@ class Settings:
     )
     allowed_hosts: tuple[str, ...] = setting((), "further names by which clients without a key may call this service")
     cors_origins: tuple[str, ...] = setting((), "origins that browsers may call from; none: CORS is off")
+    rate_requests: int = setting(30, "requests a minute of each key with the chat scope; 0: no limit", minimum=0)
+    rate_burst: int = setting(5, "requests of a key that may come at once beyond the first", minimum=0)
+    rate_vision_tokens: int = setting(1_000_000, "vision tokens a minute of each key; 0: no limit", minimum=0)
+    rate_text_tokens: int = setting(
+        1_000_000, "text tokens a minute of each key, prompt and answer; 0: no limit", minimum=0
+    )
+    address_requests: int = setting(0, "requests a minute of each client address; 0: no limit", minimum=0)
+    address_burst: int = setting(5, "requests of an address that may come at once beyond the first", minimum=0)
+    address_vision_tokens: int = setting(0, "vision tokens a minute of each client address; 0: no limit", minimum=0)
+    address_text_tokens: int = setting(0, "text tokens a minute of each client address; 0: no limit", minimum=0)
+    redis_url: str = setting(
+        "", "redis://host:port/db whose limits several gateways share; empty: each host its own", secret=True
+    )
+    long_prompt_tokens: int = setting(8192, "a prompt with more counts as over-long", unit="tokens", minimum=1)
+    long_prompt_share: float = setting(
+        0.05, "over-long prompts above this share of the last minute's are refused for a while; 0: never", minimum=0
+    )
     run_dir: str = setting("", "folder for sockets and process state; default: one per user")
 
     store: str = setting("", "folder of the store, on tmpfs; default: /dev/shm/twinlens-<uid>")
@@ -76,7 +93,7 @@ class Settings:
     max_pixels: int = setting(0, "upper bound of the resized picture; 0: as the model says", unit="pixels", minimum=0)
 
     max_running: int = setting(0, "requests at the engine at once; 0: as the engine says", minimum=0)
-    max_queue: int = setting(256, "requests waiting in front of the engine, per worker", minimum=0)
+    max_queue: int = setting(256, "requests waiting in front of the engine", minimum=0)
     load_threads: int = setting(0, "threads that decode pictures, per worker; 0: from the cores", minimum=0)
     request_timeout_s: float = setting(300.0, "deadline of a request", unit="seconds", minimum=0.1)
     idle_timeout_s: float = setting(60.0, "longest silence of the engine inside an answer", unit="seconds", minimum=0.1)

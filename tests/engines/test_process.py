@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from tests.engines.harness import running
+from twinlens import parent as parents
 from twinlens.engines import process
 
 if TYPE_CHECKING:
@@ -22,14 +23,14 @@ if TYPE_CHECKING:
 
 CHILD = """
 import os, sys, time
-from twinlens.engines.process import die_with_parent
+from twinlens.parent import die_with_parent
 die_with_parent(int(sys.argv[1]))
 print(os.getpid(), flush=True)
 time.sleep(60)
 """
 PARENT = f"""
 import os, subprocess, sys
-from twinlens.engines.process import die_with_parent
+from twinlens.parent import die_with_parent
 die_with_parent(int(sys.argv[1]))
 child = subprocess.Popen([sys.executable, "-c", {CHILD!r}, str(os.getpid())], stdout=subprocess.PIPE)
 print(os.getpid(), child.stdout.readline().decode().strip(), flush=True)
@@ -66,11 +67,11 @@ def test_a_parent_that_is_gone_already() -> None:
 def test_where_the_kernel_does_not_tell(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread looks after the parent."""
     ended: list[int] = []
-    monkeypatch.setattr(process, "_prctl", lambda *_: False)
+    monkeypatch.setattr(parents, "_prctl", lambda *_: False)
     monkeypatch.setattr(os, "getppid", lambda: 4242 if not ended else 1)
     monkeypatch.setattr(os, "_exit", ended.append)
     monkeypatch.setattr(time, "sleep", lambda _: ended.append(0))
-    process._watch(4242)
+    parents._watch(4242)
     assert ended[-1] == 1
 
 

@@ -121,11 +121,12 @@ def serving(
     ready: bool = True,
     folder: Path | None = None,
     environ: dict[str, str] | None = None,
+    port: int = 0,
 ) -> Iterator[Service]:
-    """Start `twinlens serve` with `flags`; by default with the fake engine."""
+    """Start `twinlens serve` with `flags`; by default with the fake engine and on a port of its own."""
     with tempfile.TemporaryDirectory(prefix="tl-") as temporary:
         home = folder or Path(temporary)
-        port = free_port()
+        port = port or free_port()
         command = [sys.executable, "-m", "twinlens.cli.main", "serve", model or str(model_folder())]
         command += ["--port", str(port), "--served-name", "demo"]
         command += ["--run-dir", str(home / "run"), "--store", str(home / "store")]

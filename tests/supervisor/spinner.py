@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from twinlens.core import Piece, Usage
 from twinlens.engines import wire
-from twinlens.engines.process import die_with_parent, serve
+from twinlens.engines.process import serve
 from twinlens.engines.server import EngineApp
+from twinlens.parent import die_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence

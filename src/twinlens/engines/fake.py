@@ -25,9 +25,9 @@ import msgspec
 from twinlens.core import Abilities, FinishReason, Piece, TokenLogprob, Usage
 from twinlens.engines import wire
 from twinlens.engines.example import example
-from twinlens.engines.process import die_with_parent
 from twinlens.engines.server import EngineApp
 from twinlens.errors import EngineUnavailable, InvalidRequest, ServerError, UnsupportedField
+from twinlens.parent import die_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -48,11 +48,15 @@ class Behaviour:
     pieces: int = 10  # words of an answer that nothing else decides
     answer: str = ""  # the answer to everything
     fail_every: int = 0
+    fail_from: int = 0  # from this request on `fail_count` of them fail
+    fail_count: int = 0
     fail_status: int = 500
     die_after: int = 0  # the process ends inside this answer, after its first piece
     hang_after: int = 0  # from this request on none is answered
     capacity: int = 256
     context: int = 32768
+    room: int = 0  # tokens of a KV cache; 0: not said
+    slots: int = 0  # requests that it works on at once, the others wait inside it; 0: all
 
 
 class FakeEngine:
@@ -64,6 +68,8 @@ class FakeEngine:
         self.running = 0
         self.cancelled = 0
         self.progress = 0
+        self.waiting = 0
+        self._slots = asyncio.Semaphore(behaviour.slots or 1 << 30)
 
     def health(self) -> wire.Health:
         """How it is, with `fake` set."""
@@ -74,6 +80,8 @@ class FakeEngine:
             abilities=ABILITIES,
             capacity=does.capacity,
             context=does.context,
+            room=does.room,
+            waiting=self.waiting,
             weights_id="fake",
             model=does.model,
             fake=True,
@@ -85,7 +93,9 @@ class FakeEngine:
         number = self.asked
         self.running += 1
         done = False
+        slot = False
         try:
+            slot = await self._slot()
             await self._misbehave(number)
             _refuse(chat)
             pieces = self._pieces(chat)
@@ -100,6 +110,15 @@ class FakeEngine:
         finally:
             self.running -= 1
             self.cancelled += not done
+            if slot:
+                self._slots.release()
+
+    async def _slot(self) -> bool:
+        self.waiting += 1
+        try:
+            return await self._slots.acquire()
+        finally:
+            self.waiting -= 1
 
     async def _slowly(self, pieces: list[Piece], *, dies: bool) -> AsyncGenerator[Sequence[Piece], None]:
         for piece in pieces:
@@ -115,7 +134,7 @@ class FakeEngine:
             await asyncio.Event().wait()
         if does.delay_s:
             await self._work(does.delay_s)
-        if does.fail_every and number % does.fail_every == 0:
+        if (does.fail_every and number % does.fail_every == 0) or 0 <= number - does.fail_from < does.fail_count:
             raise _failure(does.fail_status)
 
     async def _work(self, seconds: float) -> None:
@@ -225,7 +244,19 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         parser.add_argument(f"--{name}", default=default)
     for name in ("delay-s", "piece-delay-s"):
         parser.add_argument(f"--{name}", type=float, default=0.0)
-    numbers = ("pieces", "fail-every", "fail-status", "die-after", "hang-after", "capacity", "context")
+    numbers = (
+        "pieces",
+        "fail-every",
+        "fail-from",
+        "fail-count",
+        "fail-status",
+        "die-after",
+        "hang-after",
+        "capacity",
+        "context",
+        "room",
+        "slots",
+    )
     for name in numbers:
         parser.add_argument(f"--{name}", type=int, default=getattr(Behaviour(), name.replace("-", "_")))
     return parser.parse_args(argv)

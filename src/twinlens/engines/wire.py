@@ -215,7 +215,8 @@ class Health(Struct, frozen=True):
 
     `progress` counts every step and every picture encoded: a watcher sees life by it. `running` and `waiting` are
     requests; `cache_usage` is a share of the KV cache in percent; `capacity` how many requests it takes at once;
-    `context` the longest prompt and answer together, in tokens.
+    `context` the longest prompt and answer together, in tokens; `room` the tokens that the whole KV cache holds, 0
+    where nobody knows.
     """
 
     status: str = "ok"
@@ -226,6 +227,7 @@ class Health(Struct, frozen=True):
     abilities: Abilities = FOREIGN
     capacity: int = 0
     context: int = 0
+    room: int = 0
     weights_id: str = ""
     model: str = ""
     fake: bool = False

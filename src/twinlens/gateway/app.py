@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp, Receive, Scope, Send
 
+    from twinlens.admission.keys import Ring
     from twinlens.gateway.access import Access
     from twinlens.gateway.engine_view import EngineView
     from twinlens.model.checkpoint import Checkpoint
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
 
 # Bodies of the largest size that may arrive at once in one gateway process.
 BODIES_TOGETHER = 8
+# Headers that a page of another origin may read.
+EXPOSED = ["x-request-id", "x-twinlens-ignored", "retry-after"] + [
+    f"x-ratelimit-{part}-{what}" for part in ("limit", "remaining", "reset") for what in ("requests", "tokens")
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,7 @@ class Parts:
     """What the routes are made of. `metrics_dir`: where all gateway processes keep their numbers."""
 
     settings: Settings
+    ring: Ring
     access: Access
     model: Checkpoint
     engine: EngineView
@@ -56,7 +62,7 @@ def build(parts: Parts) -> tuple[ASGIApp, Metrics]:
         timeout_s=settings.request_timeout_s,
     )
     asking = Asking(parser, engine, pipeline, intake, settings.request_timeout_s)
-    gauges = Metrics(pipeline.gate, pipeline.store, engine, parts.metrics_dir)
+    gauges = Metrics(pipeline.gate, pipeline.store, engine, parts.ring, parts.metrics_dir)
 
     async def metrics(request: Request) -> Response:
         gauges.collect()
@@ -67,7 +73,7 @@ def build(parts: Parts) -> tuple[ASGIApp, Metrics]:
         Route("/v1/inference", Inference(asking), methods=["POST"]),
         Route("/v1/models", Models(parts.model.name, parts.model.context), methods=["GET"]),
         Route("/livez", livez, methods=["GET"]),
-        Route("/readyz", Readyz(engine, pipeline.gate), methods=["GET"]),
+        Route("/readyz", Readyz(engine, pipeline.gate, parts.ring), methods=["GET"]),
         Route("/metrics", metrics, methods=["GET"]),
         Route("/docs", docs, methods=["GET"]),
         Route("/openapi.json", OpenApi(), methods=["GET"]),
@@ -80,7 +86,7 @@ def build(parts: Parts) -> tuple[ASGIApp, Metrics]:
             allow_origins=settings.cors_origins,
             allow_methods=["GET", "POST", "DELETE"],
             allow_headers=["authorization", "content-type", "x-request-id"],
-            expose_headers=["x-request-id", "x-twinlens-ignored", "retry-after"],
+            expose_headers=EXPOSED,
         )
     return app, gauges
 

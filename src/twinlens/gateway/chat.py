@@ -6,7 +6,7 @@ import asyncio
 import time
 import uuid
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -18,6 +18,7 @@ from twinlens.gateway.http import STREAM_HEADERS, ClientLeftError, Stream, send_
 from twinlens.gateway.parse import body_of
 from twinlens.gateway.wire import ChatBody, InferenceAnswer, InferenceBody
 from twinlens.observe import metrics
+from twinlens.pipeline import Begun
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Coroutine
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from twinlens.gateway.front import Exchange
     from twinlens.gateway.http import Intake
     from twinlens.gateway.parse import Parser
-    from twinlens.pipeline import Begun, Pipeline
+    from twinlens.pipeline import Pipeline
 
 
 B = TypeVar("B", bound=msgspec.Struct)
@@ -52,7 +53,7 @@ class Asking:
     async def read(self, scope: Scope, receive: Receive, kind: type[B]) -> tuple[B, Health]:
         """The body, and what the engine can do. Refuses before it reads when there is no room."""
         exchange = exchange_of(scope)
-        self.pipeline.gate.check()
+        exchange.headers += await self.pipeline.gate.enter(exchange.caller)
         raw = await self.intake.body(scope, receive)
         body, exchange.ignored = body_of(raw, kind)
         return body, await self.engine.ready()
@@ -83,6 +84,7 @@ class Chat:
         exchange = exchange_of(scope)
         body, health = await self._asking.read(scope, receive, ChatBody)
         request = self._asking.parser.chat(body, exchange.request_id, health.abilities)
+        request = replace(request, caller=exchange.caller)
         include_usage = bool(body.stream_options and body.stream_options.include_usage)
         del body  # megabytes that nobody needs while the answer is made
         await self._asking.run(scope, receive, self._respond(request, exchange, send, include_usage=include_usage))
@@ -110,7 +112,7 @@ class Inference:
         """Answer one picture and prompt with text and usage."""
         exchange = exchange_of(scope)
         body, _ = await self._asking.read(scope, receive, InferenceBody)
-        request = self._asking.parser.inference(body, exchange.request_id)
+        request = replace(self._asking.parser.inference(body, exchange.request_id), caller=exchange.caller)
         await self._asking.run(scope, receive, self._respond(request, exchange, send))
 
     async def _respond(self, request: Request, exchange: Exchange, send: Send) -> None:
@@ -129,7 +131,9 @@ async def _counted(
     first = True
     async with aclosing(items):
         async for item in items:
-            if first and isinstance(item, Piece):
+            if isinstance(item, Begun):
+                exchange.headers += item.headers
+            elif first:
                 first = False
                 metrics.FIRST_PIECE.observe(time.perf_counter() - start)
             if isinstance(item, Piece) and item.usage is not None:

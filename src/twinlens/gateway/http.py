@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -143,9 +144,9 @@ async def send_json(send: Send, value: object, *, status: int = 200, headers: Ma
 async def send_error(send: Send, error: TwinlensError, headers: Mapping[str, str] | None = None) -> None:
     """Send an error of the tree, with Retry-After where trying again is the cure."""
     metrics.ERRORS.labels(error.code).inc()
-    extra = dict(headers or {})
+    extra = dict(headers or {}) | {str(name, "latin-1"): str(value, "latin-1") for name, value in error.headers}
     if error.retry_after is not None:
-        extra["retry-after"] = str(max(1, round(error.retry_after)))
+        extra["retry-after"] = str(max(1, math.ceil(error.retry_after)))  # up: whoever waits so long has waited enough
     if error.status in (BodyTooLarge.status, BodyTooSlow.status):
         extra["connection"] = "close"  # the rest of the body is not read
     if error.status == 401:

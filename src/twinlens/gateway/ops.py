@@ -10,7 +10,7 @@ from starlette.responses import HTMLResponse, Response
 from twinlens.gateway.front import exchange_of
 from twinlens.gateway.http import send_json
 from twinlens.gateway.openapi import document, page
-from twinlens.gateway.wire import ModelBody, ModelList, Readiness
+from twinlens.gateway.wire import ModelBody, ModelList, Readiness, ReadinessDetails
 from twinlens.observe import metrics
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from twinlens.admission.gate import Gate
+    from twinlens.admission.keys import Ring
     from twinlens.gateway.engine_view import EngineView
     from twinlens.store import Store
 
@@ -27,9 +28,10 @@ if TYPE_CHECKING:
 class Readyz:
     """GET /readyz: 200 only while real inferences are answered and new requests are taken."""
 
-    def __init__(self, engine: EngineView, gate: Gate) -> None:
+    def __init__(self, engine: EngineView, gate: Gate, ring: Ring) -> None:
         self._engine = engine
         self._gate = gate
+        self._ring = ring
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer with the engine's state; 503 with Retry-After when not ready."""
@@ -38,7 +40,25 @@ class Readyz:
         body = Readiness(ready=ready, engine=state.state, draining=self._gate.draining)
         if exchange_of(scope).operator:
             body.reason = state.reason
+            body.details = self._details()
         await send_json(send, body, status=200 if ready else 503, headers={} if ready else {"retry-after": "5"})
+
+    def _details(self) -> ReadinessDetails:
+        state = self._gate.state
+        return ReadinessDetails(
+            running=state.running,
+            waiting=state.waiting,
+            places=state.places,
+            wait_s=round(state.wait, 3),
+            booked_tokens=state.booked,
+            room_tokens=state.room,
+            engine_breaker=state.engine,
+            long_prompts="refused" if state.long_until > time.monotonic() else "taken",
+            long_prompts_share=round(state.long_share, 4),
+            shared_limits=state.shared,
+            keys=self._ring.count,
+            keys_file="broken: the last good keys are in force" if self._ring.trouble else "good",
+        )
 
 
 class Models:
@@ -55,8 +75,9 @@ class Models:
 class Metrics:
     """GET /metrics: Prometheus' text form, summed over all gateway processes when `folder` is given."""
 
-    def __init__(self, gate: Gate, store: Store, engine: EngineView, folder: Path | None) -> None:
+    def __init__(self, gate: Gate, store: Store, engine: EngineView, ring: Ring, folder: Path | None) -> None:
         self._gate = gate
+        self._ring = ring
         self._store = store
         self._engine = engine
         self._folder = folder
@@ -66,6 +87,16 @@ class Metrics:
         metrics.INSIDE.set(self._gate.inside)
         metrics.RUNNING.set(self._gate.running)
         metrics.WAITING.set(self._gate.waiting)
+        desk = self._gate.state
+        metrics.PLACES.set(desk.places)
+        metrics.QUEUED.set(desk.waiting)
+        metrics.QUEUE_WAIT.set(desk.wait)
+        metrics.BOOKED.set(desk.booked)
+        metrics.BREAKER.labels("engine").set(desk.engine != "closed")
+        metrics.BREAKER.labels("long_prompts").set(desk.long_until > time.monotonic())
+        metrics.LONG_SHARE.set(desk.long_share)
+        metrics.SHARED_UP.set(desk.shared != "down")
+        metrics.KEYS_TROUBLE.set(bool(self._ring.trouble))
         state = self._engine.state()
         metrics.ENGINE_READY.set(state.state == "ready")
         metrics.ENGINE_RESTARTS.set(state.restarts)

@@ -299,6 +299,23 @@ class ErrorBody(msgspec.Struct, kw_only=True):
     error: ErrorDetail
 
 
+class ReadinessDetails(msgspec.Struct, kw_only=True):
+    """What operators see of a service: places and queue of all gateway processes together, limits, breakers."""
+
+    running: int
+    waiting: int
+    places: int
+    wait_s: float
+    booked_tokens: int
+    room_tokens: int
+    engine_breaker: Literal["closed", "open", "probing"]
+    long_prompts: Literal["taken", "refused"]
+    long_prompts_share: float
+    shared_limits: Literal["none", "up", "down"]
+    keys: int
+    keys_file: str
+
+
 class Readiness(msgspec.Struct, kw_only=True):
     """Answer of GET /readyz."""
 
@@ -306,3 +323,4 @@ class Readiness(msgspec.Struct, kw_only=True):
     engine: str
     reason: str = ""
     draining: bool = False
+    details: ReadinessDetails | UnsetType = UNSET

@@ -16,32 +16,36 @@ import socket
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import uvicorn
 import uvloop
 
 from twinlens.admission.addresses import Proxies
+from twinlens.admission.clerk import Clerk
+from twinlens.admission.desk import desk_of, follow, places_of
 from twinlens.admission.gate import Gate
 from twinlens.admission.keys import ring_of
+from twinlens.admission.rules import Rules
 from twinlens.engines.client import EngineClient
-from twinlens.engines.process import die_with_parent
 from twinlens.gateway.access import Access
 from twinlens.gateway.app import Parts, build
 from twinlens.gateway.engine_view import EngineView
 from twinlens.gateway.protocol import BoundedProtocol
 from twinlens.media import Loader
 from twinlens.model import checkpoint
-from twinlens.orders import BEAT_INTERVAL_S, beat, orders_from_json
+from twinlens.orders import BEAT_INTERVAL_S, beat, desk_socket, orders_from_json
+from twinlens.parent import die_with_parent
 from twinlens.pipeline import Pipeline
 from twinlens.settings import store_dir
 from twinlens.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Coroutine, Iterator
 
     from starlette.types import ASGIApp
 
+    from twinlens.admission.desk import Asked, Desk
     from twinlens.admission.keys import Ring
     from twinlens.engines.wire import Health
     from twinlens.gateway.ops import Metrics
@@ -49,8 +53,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("twinlens.gateway")
 
-# Until the engine has said how many requests it can hold.
-FIRST_GUESS = 16
 REREAD_S = 1.0
 
 
@@ -58,7 +60,7 @@ class Worker:
     """The parts of one gateway process."""
 
     def __init__(self, orders: WorkerOrders) -> None:
-        settings = orders.settings
+        settings, run = orders.settings, Path(orders.run_dir)
         self.orders = orders
         self.found = checkpoint.read(
             Path(orders.model_folder), revision=settings.revision, served_name=settings.served_name
@@ -68,19 +70,24 @@ class Worker:
         self.client = EngineClient(
             orders.engine, model=self.found.name, pool=1024, idle_timeout_s=settings.idle_timeout_s
         )
-        self.gate = Gate(
-            max_running=share(settings.max_running or FIRST_GUESS, settings.workers, orders.worker),
-            max_queue=settings.max_queue,
-            timeout_s=settings.request_timeout_s,
-        )
-        self.engine = EngineView(Path(orders.run_dir), self.client, self.learn)
+        # One process keeps rates, queue and breakers in itself; several share a desk.
+        self.clerk = Clerk(desk_socket(run), orders.worker, Rules(settings)) if settings.workers > 1 else None
+        self.desk = None if self.clerk else desk_of(settings, Path(orders.data_dir))
+        asked: Asked = self.clerk or cast("Desk", self.desk)
+        self.gate = Gate(asked, max_queue=settings.max_queue, timeout_s=settings.request_timeout_s)
+        self.engine = EngineView(run, self.client, self.learn)
         self.ring = ring_of(settings, Path(orders.data_dir))
 
     def learn(self, health: Health) -> None:
-        """Take the number of places from the engine, unless the operator has set one."""
-        settings = self.orders.settings
-        places = settings.max_running or health.capacity
-        self.gate.resize(share(places, settings.workers, self.orders.worker))
+        """Take the number of places from the engine at once; a desk of several looks for itself."""
+        if self.desk:
+            self.desk.learn(places_of(self.orders.settings, health.capacity), health.room)
+
+    def follow(self) -> Coroutine[Any, Any, None]:
+        """What keeps the desk up to date, or the way to it."""
+        if self.clerk:
+            return self.clerk.run()
+        return follow(cast("Desk", self.desk), Path(self.orders.run_dir), self.orders.settings)
 
     def app(self) -> tuple[ASGIApp, Metrics]:
         """The ASGI application over these parts."""
@@ -98,6 +105,7 @@ class Worker:
         return build(
             Parts(
                 settings=settings,
+                ring=self.ring,
                 access=Access(
                     self.ring,
                     Proxies(settings.trusted_proxies),
@@ -113,13 +121,10 @@ class Worker:
 
     async def close(self) -> None:
         """Give everything back."""
+        if self.desk and self.desk.shared:
+            await self.desk.shared.close()
         await self.client.close()
         self.loader.close()
-
-
-def share(places: int, workers: int, worker: int) -> int:
-    """Places of one worker, so that those of all add up; each has at least one."""
-    return max(1, places // workers + (worker < places % workers))
 
 
 class _Server(uvicorn.Server):
@@ -141,7 +146,7 @@ async def serve(orders: WorkerOrders) -> None:
         access_log=False,
         log_config=None,
         server_header=False,
-        proxy_headers=False,  # nobody's X-Forwarded-For is believed
+        proxy_headers=False,  # who is believed is ours to say: gateway/access.py
         date_header=True,
         timeout_keep_alive=75,
         # Slack for the few exchanges that are neither at the gate nor over, such as a metrics scrape.
@@ -153,13 +158,13 @@ async def serve(orders: WorkerOrders) -> None:
     _on_signals(worker.gate, server, orders.settings.drain_timeout_s)
     listener = socket.socket(fileno=orders.listen_fd)
     life = asyncio.ensure_future(_show_life(orders, gauges))
-    keys = asyncio.ensure_future(_follow(worker.ring))
+    aside = [life, asyncio.ensure_future(_follow(worker.ring)), asyncio.ensure_future(worker.follow())]
     try:
         await server.serve(sockets=[listener])
     finally:
-        life.cancel()
-        keys.cancel()
-        await asyncio.gather(life, keys, return_exceptions=True)
+        for task in aside:
+            task.cancel()
+        await asyncio.gather(*aside, return_exceptions=True)
         await worker.close()
 
 

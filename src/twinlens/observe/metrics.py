@@ -61,6 +61,61 @@ RUNNING = Gauge(
 WAITING = Gauge(
     "twinlens_requests_waiting", "Requests waiting for a place.", registry=REGISTRY, multiprocess_mode="livesum"
 )
+REFUSED = Counter(
+    "twinlens_admission_refused_total",
+    "Requests refused by limits, the queue or a breaker, by code of the error tree.",
+    ("code",),
+    registry=REGISTRY,
+)
+PLACES = Gauge(
+    "twinlens_places",
+    "Places at the engine that the queue gives out.",
+    registry=REGISTRY,
+    multiprocess_mode="mostrecent",
+)
+QUEUED = Gauge(
+    "twinlens_queue_requests",
+    "Requests in the one queue of all gateway processes.",
+    registry=REGISTRY,
+    multiprocess_mode="mostrecent",
+)
+QUEUE_WAIT = Gauge(
+    "twinlens_queue_wait_seconds",
+    "What a request that comes now would wait for its place, by what was learned.",
+    registry=REGISTRY,
+    multiprocess_mode="mostrecent",
+)
+BOOKED = Gauge(
+    "twinlens_booked_tokens",
+    "Tokens of the engine's KV cache that running requests have booked.",
+    registry=REGISTRY,
+    multiprocess_mode="mostrecent",
+)
+BREAKER = Gauge(
+    "twinlens_breaker_open",
+    "1 while a breaker refuses: engine, or long_prompts.",
+    ("breaker",),
+    registry=REGISTRY,
+    multiprocess_mode="mostrecent",
+)
+LONG_SHARE = Gauge(
+    "twinlens_long_prompts_share",
+    "Share of over-long prompts in the last minute.",
+    registry=REGISTRY,
+    multiprocess_mode="mostrecent",
+)
+SHARED_UP = Gauge(
+    "twinlens_shared_limits_up",
+    "1 while the limits that several gateways share can be asked; 0 while each host's own limits stand in.",
+    registry=REGISTRY,
+    multiprocess_mode="mostrecent",
+)
+KEYS_TROUBLE = Gauge(
+    "twinlens_keys_file_broken",
+    "1 while the keys file cannot be used and the last good keys stay in force.",
+    registry=REGISTRY,
+    multiprocess_mode="mostrecent",
+)
 STORE_BYTES = Gauge("twinlens_store_bytes", "Bytes in the store.", registry=REGISTRY, multiprocess_mode="mostrecent")
 STORE_OBJECTS = Gauge(
     "twinlens_store_objects", "Objects in the store.", registry=REGISTRY, multiprocess_mode="mostrecent"

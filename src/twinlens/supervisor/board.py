@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from twinlens.engines.wire import Health
+
 INTERVAL_S = 1.0
 
 
@@ -42,6 +44,10 @@ class Board:
             self.ready.set()
         if self._on_change and (state, reason) != (old.state, old.reason):
             self._on_change(self.state)
+
+    def load(self, health: Health) -> None:
+        """What the engine says it holds and can hold; published with the next state."""
+        self.state = replace(self.state, capacity=health.capacity, room=health.room, waiting=health.waiting)
 
     async def keep_fresh(self) -> None:
         """Publish again and again, until cancelled."""

@@ -1,7 +1,7 @@
 """A child process: started with its orders on standard input, in a session of its own, watched until its end.
 
 A session of its own keeps Ctrl-C at a terminal away from the children: the supervisor alone decides their end. That
-they end with the supervisor, whatever kills it, is their own part (engines/process.py).
+they end with the supervisor, whatever kills it, is their own part (parent.py).
 """
 
 from __future__ import annotations

@@ -126,10 +126,12 @@ class EngineKeeper:
 
 
 class WorkerKeeper:
-    """A gateway worker's process. It beats (a file's time) while its event loop turns."""
+    """The process of a gateway worker, or of their desk. It beats (a file's time) while its event loop turns."""
 
-    def __init__(self, number: int, command: Command, run_dir: Path, deaths: Deaths) -> None:
+    def __init__(self, number: int, command: Command, run_dir: Path, deaths: Deaths, label: str = "gateway") -> None:
+        """`label` counts its deaths."""
         self.number = number
+        self._label = label
         self._command = command
         self._beat = beat_file(run_dir, number)
         self._deaths = deaths
@@ -153,7 +155,7 @@ class WorkerKeeper:
             if not self.up.is_set() and (death.returncode == CANNOT_START or starts == FRUITLESS_STARTS):
                 log.error("%s; it is not started again", death)
                 raise _cannot_start(death, self._child)
-            self._deaths.count("gateway", given_up or death.cause, death.pid)
+            self._deaths.count(self._label, given_up or death.cause, death.pid)
             pause = self._pauses.after(death.lived_s)
             log.error("%s; starting again in %.1f s", death, pause)
             with contextlib.suppress(TimeoutError):

@@ -86,6 +86,25 @@ def engine_command(plan: Plan, folder: RunFolder) -> Command:
     )
 
 
+def desk_command(plan: Plan, folder: RunFolder) -> Command:
+    """How the desk of several workers is started."""
+    settings = replace(plan.settings, api_keys=(), engine_url="", engine_api_key="")
+    orders = WorkerOrders(
+        settings=settings,
+        engine=EngineAddress(""),
+        model_folder="",
+        run_dir=str(folder.path),
+        worker=settings.workers,
+        listen_fd=-1,
+        data_dir=str(data_dir().absolute()),
+    )
+    return Command(
+        name="desk",
+        argv=(sys.executable, "-m", "twinlens.admission.counter", "--parent", str(os.getpid())),
+        orders=orders_to_json(orders),
+    )
+
+
 def worker_command(plan: Plan, folder: RunFolder, number: int, listening: socket.socket) -> Command:
     """How a gateway worker is started: orders on its standard input, the listening socket inherited."""
     listen_fd, local_only = listening.fileno(), is_loopback(listening.getsockname()[0])

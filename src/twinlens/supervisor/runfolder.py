@@ -20,7 +20,7 @@ SOCKET_PATH_LIMIT = 107  # bytes of a Unix socket's path, a limit of the kernel
 ENGINE_SOCKET = "engine.sock"
 METRICS = "metrics"
 # What a service puts into its folder, by exact name: nothing else in there is ever removed.
-OURS = re.compile(r"engine\.sock|(engine|service)\.json|\.(engine|service)\.json\.\d+|worker-\d+\.beat")
+OURS = re.compile(r"(engine|desk)\.sock|(engine|service)\.json|\.(engine|service)\.json\.\d+|worker-\d+\.beat")
 OUR_METRICS = re.compile(r"(counter|histogram|summary|gauge_[a-z]+)_\d+\.db")
 OUR_LOCK = re.compile(rb"\d{1,10}\n")
 LOCK_READ = 64  # bytes; ours is shorter

@@ -25,7 +25,7 @@ from twinlens.supervisor.board import Board
 from twinlens.supervisor.deaths import Deaths
 from twinlens.supervisor.keepers import AttachedEngine, EngineKeeper, WorkerKeeper
 from twinlens.supervisor.listen import listen, url_of
-from twinlens.supervisor.plan import Plan, engine_command, work_out, worker_command
+from twinlens.supervisor.plan import Plan, desk_command, engine_command, work_out, worker_command
 from twinlens.supervisor.runfolder import RunFolder
 
 if TYPE_CHECKING:
@@ -69,19 +69,21 @@ class Service:
         deaths = Deaths(self._folder.metrics)
         engine = self._engine(board, deaths)
         workers = [self._worker(number, deaths) for number in range(settings.workers)]
+        desks = [self._desk(deaths)] if settings.workers > 1 else []
         publish_card(self._folder.path, self._card())
         crew = _Crew()
         try:
             crew.add(board.keep_fresh())
-            crew.add(self._killing(engine, *workers))
-            engine_task = crew.add(engine.run())
+            crew.add(self._killing(engine, *workers, *desks))
+            aside = [crew.add(engine.run()), *(crew.add(desk.run()) for desk in desks)]
             worker_tasks = [crew.add(worker.run()) for worker in workers]
             crew.add(self._come_up(board, workers))
             await crew.until(self._stop)
             self._listening.close()
             await self._drained(workers, worker_tasks)
-            engine_task.cancel()
-            await asyncio.gather(engine_task, return_exceptions=True)
+            for task in aside:
+                task.cancel()
+            await asyncio.gather(*aside, return_exceptions=True)
         finally:
             await crew.dismiss()
             if self._probe:
@@ -128,6 +130,10 @@ class Service:
     def _worker(self, number: int, deaths: Deaths) -> WorkerKeeper:
         command = worker_command(self.plan, self._folder, number, self._listening)
         return WorkerKeeper(number, command, self._folder.path, deaths)
+
+    def _desk(self, deaths: Deaths) -> WorkerKeeper:
+        command = desk_command(self.plan, self._folder)
+        return WorkerKeeper(self.plan.settings.workers, command, self._folder.path, deaths, "desk")
 
     def _card(self) -> ServiceCard:
         plan = self.plan

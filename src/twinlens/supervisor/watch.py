@@ -108,6 +108,8 @@ class Watch:
     async def _health(self) -> Health:
         try:
             async with asyncio.timeout(self._deadline_s):
-                return await self._probe.health()
+                health = await self._probe.health()
         except TimeoutError as error:
             raise EngineUnavailable("The engine does not answer its health probe.") from error
+        self._board.load(health)
+        return health

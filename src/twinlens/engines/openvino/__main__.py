@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twinlens import settings as settings_
-from twinlens.engines.process import die_with_parent, serve
+from twinlens.engines.process import serve
 from twinlens.engines.server import EngineApp
 from twinlens.errors import OperatorError
 from twinlens.model import checkpoint
+from twinlens.parent import die_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -75,6 +75,7 @@ class OpenVinoEngine:
             abilities=ABILITIES,
             capacity=self._settings.max_num_seqs,
             context=self._model.checkpoint.context,
+            room=self._room.blocks * BLOCK,
             weights_id=self._model.checkpoint.weights_id,
             model=self._model.checkpoint.name,
         )
