@@ -52,6 +52,8 @@ MAX_VALUES = 1_000_000
 MAX_PARTS = 4096  # of one request
 MAX_CALLS = 1024  # tool calls of one request
 MAX_NAMES = 32  # unknown fields that are listed
+MAX_FIELDS = 256  # of one object
+MAX_ASIDE = 1 << 20  # bytes of a field that has no effect
 
 # Besides the fields of the structures: what clients replay from answers, and markers that change nothing here.
 MESSAGE = frozenset(MessageBody.__struct_fields__) | {
@@ -94,7 +96,9 @@ def body_of(raw: bytes, kind: type[B]) -> tuple[B, tuple[str, ...]]:
         if data.get(name):
             raise UnsupportedField(f"The field “{name}” is not supported.", param=name)
     _refuse_audio(data)
-    return converted(data, kind, ""), tuple(sorted(_unknown(data, kind)))
+    _bound(data, kind)
+    unknown = _unknown(data, kind)  # first, because it refuses what would take long to convert
+    return converted(data, kind, ""), tuple(sorted(unknown))
 
 
 def _crowded(raw: bytes) -> bool:
@@ -102,6 +106,19 @@ def _crowded(raw: bytes) -> bool:
     found = np.frombuffer(raw, np.uint8)  # compared in bulk: bytes.count takes ten times as long
     containers, values = (sum(int(np.count_nonzero(found == ord(sign))) for sign in signs) for signs in ("[{", ","))
     return containers > MAX_CONTAINERS or values > MAX_VALUES
+
+
+def _bound(data: dict[str, Any], kind: type[msgspec.Struct]) -> None:
+    """Limits of what nobody here reads: it is decoded and kept all the same."""
+    _bound_fields(data, "")
+    for name, value in data.items():
+        if name not in kind.__struct_fields__ and len(msgspec.json.encode(value)) > MAX_ASIDE:
+            raise InvalidField(f"The field has more than {MAX_ASIDE} bytes.", param=name[:64])
+
+
+def _bound_fields(value: Any, where: str) -> None:
+    if isinstance(value, dict) and len(value) > MAX_FIELDS:
+        raise InvalidField(f"{len(value)} fields given, limit {MAX_FIELDS}.", param=where or None)
 
 
 def _refuse_audio(data: dict[str, Any]) -> None:
@@ -116,6 +133,7 @@ def _unknown(data: dict[str, Any], kind: type[msgspec.Struct]) -> list[str]:
         found += _strange(data.get(name), inner, name)
     messages = data.get("messages")
     for index, turn in enumerate(messages if isinstance(messages, list) else ()):
+        _bound_fields(turn, f"messages[{index}]")
         found += _strange(turn, MESSAGE, f"messages[{index}]")
         content = turn.get("content") if isinstance(turn, dict) else None
         for at, part in enumerate(content if isinstance(content, list) else ()):
@@ -128,6 +146,7 @@ def _unknown(data: dict[str, Any], kind: type[msgspec.Struct]) -> list[str]:
 def _unknown_of_part(part: Any, where: str) -> list[str]:
     if not isinstance(part, dict):
         return []
+    _bound_fields(part, where)
     if part.get("type") == "image_url":
         return [*_strange(part, IMAGE_PART, where), *_strange(part.get("image_url"), IMAGE_URL, f"{where}.image_url")]
     return _strange(part, TEXT_PART, where) if part.get("type") == "text" else []
@@ -171,6 +190,7 @@ class Parser:
             raise InvalidField(f"{parts} content parts given, limit {MAX_PARTS}.", param="messages")
         tools = _tools(body, abilities)
         self._check_chars(_written(tools), "tools")
+        self._check_chars(_written([body.tool_choice]) if body.tool_choice else 0, "tool_choice")
         images: list[ImageRef] = []
         messages = tuple(self._message(turn, index, images) for index, turn in enumerate(body.messages))
         self._check_size(messages, images)

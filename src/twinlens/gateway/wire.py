@@ -98,8 +98,8 @@ class JsonSchemaBody(msgspec.Struct, kw_only=True):
     """The schema that an answer must satisfy."""
 
     schema: Any
-    name: str = "answer"
-    description: str | None = None
+    name: Annotated[str, Meta(max_length=256)] = "answer"
+    description: Annotated[str, Meta(max_length=65_536)] | None = None
     strict: bool | None = None
 
 
@@ -137,7 +137,7 @@ class ChatBody(msgspec.Struct, kw_only=True):
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
     response_format: ResponseFormat | None = None
-    tools: list[dict[str, Any]] | None = None
+    tools: Annotated[list[dict[str, Any]], Meta(max_length=128)] | None = None
     tool_choice: Any = None
     parallel_tool_calls: bool | None = None
 
