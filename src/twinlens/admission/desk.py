@@ -218,6 +218,8 @@ async def follow(desk: Desk, run_dir: Path, settings: Settings) -> None:
         if engine.state == "ready":
             desk.learn(places_of(settings, engine.capacity), engine.room)
             desk.watch(engine.waiting)
+        if desk.shared:
+            await desk.shared.look()
         await asyncio.sleep(FOLLOW_S)
 
 

@@ -71,6 +71,7 @@ class Shared:
         self._up = True  # until it is found not to be
         self._tasks: set[asyncio.Task[None]] = set()
         self._looking = False
+        self._advised = False
 
     @property
     def state(self) -> Literal["up", "down"]:
@@ -105,13 +106,17 @@ class Shared:
             await self._redis.aclose()
 
     async def look(self) -> None:
-        """Ask at the start, so that a Redis that is not there is said before the first request."""
+        """Ask whether it is there, so that its absence is known before a request meets it."""
+        if not self._up:
+            return  # it is looked for already
         try:
             async with asyncio.timeout(TIMEOUT_S * 4):
                 await self._redis.ping()
         except Exception as error:  # noqa: BLE001 - as above
             self._lose(error)
-        else:
+            return
+        if not self._advised:
+            self._advised = True
             await self._advise()
 
     async def _move(self, wants: Sequence[Want], costs: Sequence[float]) -> None:
@@ -173,6 +178,11 @@ class Shared:
 def _named(error: Exception) -> str:
     """The kind of an error: the texts of a client library may hold addresses and passwords."""
     return type(error).__name__
+
+
+def check(url: str) -> None:
+    """Raise SettingsError where `Shared` would; asks nobody."""
+    _client(url)
 
 
 def _client(url: str) -> Redis:

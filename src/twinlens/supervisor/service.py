@@ -152,7 +152,12 @@ def opened(settings: Settings) -> Iterator[Service]:
 
     Raises SettingsError, ModelError or OperatorError for what the operator has to mend.
     """
-    Proxies(settings.trusted_proxies)  # said here, where the operator looks, and not by each worker
+    # What is wrong is said here, where the operator looks, and not by each worker.
+    Proxies(settings.trusted_proxies)
+    if settings.redis_url:
+        from twinlens.admission.shared import check  # noqa: PLC0415 - an extra that most do not need
+
+        check(settings.redis_url)
     keys = checked(settings).configured
     with contextlib.closing(listen(settings, keys=keys)) as listening:
         settings = replace(settings, port=listening.getsockname()[1])
