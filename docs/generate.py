@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parent
 NOTE = "<!-- Made by “python -m docs.generate” from {source}. Change that instead. -->\n\n"
-KINDS = {int: "whole number", float: "number", str: "text"}
+KINDS = {int: "whole number", float: "number", str: "text", bool: "true or false"}
 CLI_HEAD = """# Command line
 
 Exit codes: 0 done; 1 the request failed, or a bug, whose report is named; 2 something that the operator has to mend,

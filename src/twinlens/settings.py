@@ -112,6 +112,15 @@ class Settings:
     )
     drain_timeout_s: float = setting(60.0, "longest wait for running requests at SIGTERM", unit="seconds", minimum=0)
 
+    tasks_dir: str = setting("", "folder of your own task files, beside those of the package")
+    redact: tuple[str, ...] = setting(
+        (), "what is hidden in every answer and log line: id, passport, phone, card, email, plate, name, or all"
+    )
+    redact_key: str = setting("", "key of hashes that stand for what is hidden", secret=True)
+    audit: bool = setting(False, "write a line for every answer of a task, without its content")
+    audit_content: bool = setting(False, "let the audit lines hold the finished answers too")
+    audit_bytes: int = setting(64 << 20, "size at which a new audit file is begun", unit="bytes", minimum=4096)
+
     log_level: str = setting("info", "debug, info, warning or error")
 
 

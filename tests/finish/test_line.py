@@ -190,7 +190,7 @@ async def test_json_01_white_space_is_cut_short_and_asked_for_once_more() -> Non
     with pytest.raises(AnswerError, match="white space") as failed:
         await answered(Engine(*(['{"a":' + "\n" * 2000] * 2)), request(*plans("schema")))
     assert len(failed.value.raw or "") < 1000
-    assert failed.value.code in (AnswerStalled.code, AnswerError.code)
+    assert failed.value.code == AnswerStalled.code
 
 
 async def test_leaving_a_stream_early_closes_the_engine() -> None:

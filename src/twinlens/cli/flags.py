@@ -11,7 +11,7 @@ from typing import get_type_hints
 
 from twinlens.settings import Loaded, Settings, defaults, load
 
-KINDS = {int: "N", float: "X", str: "TEXT"}
+KINDS = {int: "N", float: "X", str: "TEXT", bool: "true|false"}
 
 
 def add(parser: argparse.ArgumentParser) -> None:

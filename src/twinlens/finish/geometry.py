@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 
     from twinlens.finish.boxes import Box
     from twinlens.finish.seam import About, Draft, Frame, Seen, Units
-
-MAX_FILE = 1 << 20
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -63,9 +60,7 @@ class Geometry:
             self.variable = said[1:]
             options.known([self.variable], about.variables, self.where)
         elif said is not None:
-            self.fixed = _calibrated(
-                _read(said, about.folder, self.where) if isinstance(said, str) else said, self.where
-            )
+            self.fixed = _calibrated(_read(said, about, self.where) if isinstance(said, str) else said, self.where)
 
     def begin(self, seen: Seen) -> GeometryRun:
         """See `Plan.begin`."""
@@ -191,12 +186,8 @@ def _calibrated(given: Any, where: str) -> tuple[Calibration, Fit]:
     return said, fit(said, where)
 
 
-def _read(name: str, folder: Path | None, where: str) -> Any:
-    path = (folder or Path()) / name
+def _read(name: str, about: About, where: str) -> Any:
     try:
-        with path.open("rb") as file:
-            return msgspec.json.decode(file.read(MAX_FILE))
-    except OSError as error:
-        raise TaskError(f"{where}: {name} cannot be read: {error.strerror}.") from error
+        return msgspec.json.decode(about.file(name))
     except msgspec.DecodeError as error:
         raise TaskError(f"{where}: {name} is not JSON.") from error

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from twinlens.core import Message, Piece, Request, StepReport, TextPart, Usage
-from twinlens.errors import AnswerError, ContextLengthExceeded, FinishError, TwinlensError
+from twinlens.errors import AnswerError, AnswerStalled, ContextLengthExceeded, FinishError, TwinlensError
 from twinlens.finish.schema import Blanks, SchemaCheck
 from twinlens.finish.seam import Draft, Seals, unfit
 
@@ -127,7 +127,7 @@ async def _gathered(ask: Ask, request: Request, seen: Seen) -> AsyncGenerator[Pi
 
 
 async def _gather(pieces: AsyncGenerator[Piece, None], request: Request, drafts: dict[int, Draft]) -> Usage | None:
-    """Fill `drafts` with what each choice says, and give the usage. Raises AnswerError where the model only writes blanks."""
+    """Fill `drafts` with what each choice says, and give the usage. Raises AnswerStalled where that is only blanks."""
     texts: dict[int, list[str]] = {}
     blanks = None if request.answer.kind == "text" else Blanks()
     usage: Usage | None = None
@@ -140,7 +140,7 @@ async def _gather(pieces: AsyncGenerator[Piece, None], request: Request, drafts:
                     continue
                 texts.setdefault(piece.index, []).append(piece.text)
                 if blanks and blanks.stalled(piece):
-                    raise unfit("The answer stalled: the model wrote nothing but white space.", _COMPACT)
+                    raise unfit(STALLED, _COMPACT, AnswerStalled)
                 if piece.finish_reason:
                     reasons[piece.index] = piece.finish_reason
     finally:
@@ -149,6 +149,7 @@ async def _gather(pieces: AsyncGenerator[Piece, None], request: Request, drafts:
     return usage
 
 
+STALLED = "The answer stalled: the model wrote nothing but white space."
 _COMPACT = "Your answer was nothing but white space. Answer again, in compact JSON without line breaks."
 
 

@@ -16,7 +16,7 @@ import msgspec
 import phonenumbers
 from msgspec import Meta
 
-from twinlens.errors import TaskError
+from twinlens.errors import AnswerError, TaskError
 from twinlens.finish import options
 from twinlens.finish.redact_fields import KINDS, LABELS
 from twinlens.finish.redact_numbers import Numbers
@@ -126,15 +126,21 @@ class ValueRun:
     def __init__(self, plan: Redact) -> None:
         self._plan = plan
         self.found: Found | None = None
+        self._kinds: list[str] = []
 
     def finish(self, draft: Draft) -> Draft:
         """See `WholeRun.finish`."""
-        value, self.found = self._plan.values.read(draft.decoded().value)
+        try:
+            draft = draft.decoded()
+        except AnswerError:  # a template before this step may have made text of it
+            text, self._kinds = self._plan.reader.read(draft.text)
+            return draft.with_text(text)
+        value, self.found = self._plan.values.read(draft.value)
         return draft.with_value(value)
 
     def changes(self) -> Mapping[str, int]:
         """Places and kinds of what was hidden."""
-        return self.found.changes(self._plan.shown) if self.found else {}
+        return self.found.changes(self._plan.shown) if self.found else dict(Counter(self._kinds))
 
 
 def _masked(text: str, keep: int) -> str:

@@ -8,6 +8,8 @@ ones, and the output is counted while it is written.
 
 from __future__ import annotations
 
+import datetime as dt
+import difflib
 import json
 import re
 import time
@@ -210,6 +212,20 @@ def _tojson(context: Context, value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
+_DATES = ("%Y-%m-%d", "%Y.%m.%d", "%Y/%m/%d", "%Y年%m月%d日", "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y")
+_ORDERS = {"dmy": ("%d/%m/%Y", "%d.%m.%Y", "%d-%m-%Y"), "mdy": ("%m/%d/%Y", "%m-%d-%Y")}
+
+
+def _isodate(text: Any, order: str = "dmy") -> str:
+    """A date as it is printed, as YYYY-MM-DD; empty for what is none. `order`: how numbers like 3/4/2025 are meant."""
+    for form in (*_DATES, *_ORDERS.get(order, ())):
+        try:
+            return dt.datetime.strptime(str(text).strip(), form).date().isoformat()
+        except ValueError:
+            continue
+    return ""
+
+
 class Bounded:
     """A compiled template. Made once, rendered from any thread."""
 
@@ -228,16 +244,28 @@ class Bounded:
             "join": _join,
             "replace": _replace,
             "tojson": _tojson,
+            "isodate": _isodate,
         }
         self._environment.globals = {}
         self._source = source
         try:
-            tree = _Count().visit(self._environment.parse(source))
+            parsed = self._environment.parse(source)
+            self._check_names(parsed, where)
+            tree = _Count().visit(parsed)
             self._template: Template = self._environment.from_string(tree)
         except TemplateSyntaxError as error:
             raise TaskError(f"{where}, line {error.lineno}: {error.message}.") from error
         except (TemplateError, RecursionError) as error:
             raise TaskError(f"{where}: the template cannot be compiled.") from error
+
+    def _check_names(self, tree: nodes.Template, where: str) -> None:
+        """Jinja2 would find a wrong name inside a condition only when it comes to it."""
+        for kind, known in ((nodes.Filter, self._environment.filters), (nodes.Test, self._environment.tests)):
+            for node in tree.find_all(kind):
+                if node.name not in known:
+                    near = difflib.get_close_matches(node.name, known, n=1)
+                    hint = f" Did you mean “{near[0]}”?" if near else ""
+                    raise TaskError(f"{where}, line {node.lineno}: there is no “{node.name}”.{hint}")
 
     def render(self, values: Mapping[str, Any]) -> str:
         """The text. Raises TemplateProblem, whose words hold nothing of `values`."""

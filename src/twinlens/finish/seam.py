@@ -20,16 +20,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 from msgspec import UNSET
 
 from twinlens.core import AnswerFormat, FinishReason
-from twinlens.errors import AnswerError
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from twinlens.errors import AnswerError, TaskError
 
 #: How a model family writes boxes: thousandths of the picture, or pixels of the resized picture that it saw.
 Units: TypeAlias = Literal["thousandths", "seen"]
@@ -42,8 +39,14 @@ class About:
     answer: AnswerFormat = field(default_factory=AnswerFormat)
     where: str = "steps[0]"  # its place in the task file, for errors
     variables: frozenset[str] = frozenset()  # names that the task declares
-    folder: Path | None = None  # where the task file lies: file names in options are relative to it
+    read: Callable[[str], bytes] | None = field(default=None, repr=False)  # a file beside the task file; TaskError
     secret: str = field(default="", repr=False)  # the setting redact_key
+
+    def file(self, name: str) -> bytes:
+        """A file beside the task file. Raises TaskError where there is none."""
+        if self.read is None:
+            raise TaskError(f"{self.where}: this task is no file and has none beside it: {name[:80]}.")
+        return self.read(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +163,8 @@ class Seals(Protocol):
 Kind: TypeAlias = Callable[[Mapping[str, Any], About], Plan]
 
 
-def unfit(message: str, told: str) -> AnswerError:
+def unfit(message: str, told: str, kind: type[AnswerError] = AnswerError) -> AnswerError:
     """The answer does not fit, and the model may be told so once; `message` goes to the client, without content."""
-    error = AnswerError(message)
+    error = kind(message)
     error.told = told
     return error

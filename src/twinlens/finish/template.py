@@ -40,9 +40,9 @@ class Template:
         source = chosen.template
         if chosen.file:
             try:
-                source = ((about.folder or _here()) / chosen.file).read_text("utf-8")
-            except (OSError, UnicodeDecodeError) as error:
-                raise TaskError(f"{about.where}.file: {chosen.file} cannot be read.") from error
+                source = about.file(chosen.file).decode()
+            except UnicodeDecodeError as error:
+                raise TaskError(f"{about.where}.file: {chosen.file} is not UTF-8.") from error
         self.template = Bounded(source, f"{about.where}.template")
         self.json_in = about.answer.kind != "text"
         self.json_out = chosen.output == "json"
@@ -82,7 +82,3 @@ class TemplateRun:
     def changes(self) -> Mapping[str, int]:
         """One change: all of it."""
         return {"whole answer": self._done}
-
-
-def _here() -> Any:
-    raise TaskError("A task that is not a file has no files beside it.")

@@ -20,6 +20,7 @@ from twinlens.gateway.wire import (
     LogprobsBody,
     PromptDetails,
     SeenImage,
+    StepBody,
     UsageBody,
 )
 from twinlens.pipeline import Begun
@@ -27,7 +28,7 @@ from twinlens.pipeline import Begun
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from twinlens.core import FinishReason, Piece, TokenLogprob, Usage
+    from twinlens.core import FinishReason, Piece, StepReport, TokenLogprob, Usage
 
 DONE = b"data: [DONE]\n\n"
 ALIVE = b": waiting\n\n"
@@ -43,8 +44,8 @@ def usage_body(usage: Usage) -> UsageBody:
     )
 
 
-def extras(begun: Begun) -> Extras:
-    """What the client may want to know about its pictures."""
+def extras(begun: Begun, reports: Sequence[StepReport] = ()) -> Extras:
+    """What the client may want to know about its pictures, and about finishing steps."""
     seen = [
         SeenImage(
             width=sight.source_size[1],
@@ -55,7 +56,8 @@ def extras(begun: Begun) -> Extras:
         )
         for sight in begun.images
     ]
-    return Extras(images=seen, warnings=list(begun.warnings))
+    steps = [StepBody(step=one.step, changed=one.changed, changes=dict(one.changes)) for one in reports]
+    return Extras(images=seen, warnings=list(begun.warnings), steps=steps or msgspec.UNSET)
 
 
 class Whole:
@@ -67,7 +69,8 @@ class Whole:
         self._texts: list[list[str]] = [[] for _ in range(n)]
         self._logprobs: list[list[TokenLogprob]] = [[] for _ in range(n)]
         self._calls: list[list[dict[str, object]]] = [[] for _ in range(n)]
-        self._reasons: list[FinishReason | None] = [None] * n
+        self.reasons: list[FinishReason | None] = [None] * n
+        self.reports: tuple[StepReport, ...] = ()
 
     def add(self, item: Begun | Piece) -> None:
         """Take one more piece."""
@@ -76,12 +79,13 @@ class Whole:
             return
         if item.usage is not None:
             self.usage = item.usage
+            self.reports = item.reports
         if item.index < 0:
             return
         self._texts[item.index].append(item.text)
         self._logprobs[item.index].extend(item.logprobs)
         self._calls[item.index].extend(item.tool_calls)
-        self._reasons[item.index] = item.finish_reason or self._reasons[item.index]
+        self.reasons[item.index] = item.finish_reason or self.reasons[item.index]
 
     def texts(self) -> list[str]:
         """The answers' texts."""
@@ -97,11 +101,11 @@ class Whole:
             model=model,
             choices=[self._choice(index, logprobs=logprobs) for index in range(len(self._texts))],
             usage=usage_body(self.usage),
-            twinlens=extras(self.begun),
+            twinlens=extras(self.begun, self.reports),
         )
 
     def _choice(self, index: int, *, logprobs: bool) -> Choice:
-        reason = self._reasons[index]
+        reason = self.reasons[index]
         if reason is None:
             raise EngineUnavailable("The engine ended without finishing its answer.", retry_after=2)
         calls = self._calls[index]

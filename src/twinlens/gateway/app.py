@@ -16,6 +16,10 @@ from twinlens.gateway.front import Front
 from twinlens.gateway.http import Intake
 from twinlens.gateway.ops import Metrics, Models, OpenApi, Readyz, docs, livez
 from twinlens.gateway.parse import Parser
+from twinlens.gateway.private import Private
+from twinlens.gateway.tasks import TaskCatalogue, TaskRoute, Tasks, UnknownTask
+from twinlens.observe.audit import Audit
+from twinlens.tasks.shelf import PREFIX, load
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +45,10 @@ EXPOSED = ["x-request-id", "x-twinlens-ignored", "retry-after"] + [
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the routes are made of. `metrics_dir`: where all gateway processes keep their numbers."""
+    """What the routes are made of.
+
+    `metrics_dir`: where all gateway processes keep their numbers. `data_dir`: for what outlasts a restart.
+    """
 
     settings: Settings
     ring: Ring
@@ -50,6 +57,7 @@ class Parts:
     engine: EngineView
     pipeline: Pipeline
     metrics_dir: Path | None
+    data_dir: Path
 
 
 def build(parts: Parts) -> tuple[ASGIApp, Metrics]:
@@ -61,17 +69,25 @@ def build(parts: Parts) -> tuple[ASGIApp, Metrics]:
         together=settings.max_body_bytes * BODIES_TOGETHER,
         timeout_s=settings.request_timeout_s,
     )
-    asking = Asking(parser, engine, pipeline, intake, settings.request_timeout_s)
+    audit = Audit(parts.data_dir / "audit", settings.audit_bytes) if settings.audit else None
+    shelf = load(settings)
+    tasks = Tasks(shelf, parts.model.weights_id, audit, settings.audit_content)
+    asking = Asking(parser, tasks, Private(settings), engine, pipeline, intake, settings.request_timeout_s)
     gauges = Metrics(pipeline.gate, pipeline.store, engine, parts.ring, parts.metrics_dir)
 
     async def metrics(request: Request) -> Response:
         gauges.collect()
         return Response(await asyncio.to_thread(gauges.text), media_type="text/plain; version=0.0.4; charset=utf-8")
 
+    names = [parts.model.name, *(f"{PREFIX}{name}" for name in shelf.tasks)]
     routes = [
         Route("/v1/chat/completions", Chat(asking), methods=["POST"]),
         Route("/v1/inference", Inference(asking), methods=["POST"]),
-        Route("/v1/models", Models(parts.model.name, parts.model.context), methods=["GET"]),
+        # A route for each task, so that logs and metrics name them and nothing else.
+        *(Route(f"/v1/tasks/{name}", TaskRoute(asking, name), methods=["POST"]) for name in shelf.tasks),
+        Route("/v1/tasks/{name}", UnknownTask(shelf), methods=["POST"]),
+        Route("/v1/tasks", TaskCatalogue(shelf), methods=["GET"]),
+        Route("/v1/models", Models(names, parts.model.context), methods=["GET"]),
         Route("/livez", livez, methods=["GET"]),
         Route("/readyz", Readyz(engine, pipeline.gate, parts.ring), methods=["GET"]),
         Route("/metrics", metrics, methods=["GET"]),

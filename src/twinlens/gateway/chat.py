@@ -31,7 +31,10 @@ if TYPE_CHECKING:
     from twinlens.gateway.front import Exchange
     from twinlens.gateway.http import Intake
     from twinlens.gateway.parse import Parser
+    from twinlens.gateway.private import Private
+    from twinlens.gateway.tasks import Tasks
     from twinlens.pipeline import Pipeline
+    from twinlens.tasks.task import Task
 
 
 B = TypeVar("B", bound=msgspec.Struct)
@@ -42,9 +45,11 @@ SLACK_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """What both routes need. `timeout_s` is the deadline of a request, in seconds."""
+    """What all routes that ask need. `timeout_s` is the deadline of a request, in seconds."""
 
     parser: Parser
+    tasks: Tasks
+    private: Private
     engine: EngineView
     pipeline: Pipeline
     intake: Intake
@@ -68,9 +73,12 @@ class Asking:
                 abort()
             raise ClientLeftError from None
 
-    def answer(self, request: Request, exchange: Exchange) -> AsyncGenerator[Begun | Piece, None]:
-        """The pipeline's items, counted."""
-        return _counted(self.pipeline.answer(request), exchange)
+    def answer(
+        self, request: Request, exchange: Exchange, task: Task | None = None
+    ) -> AsyncGenerator[Begun | Piece, None]:
+        """The pipeline's items, counted; those of a task are audited."""
+        items = _counted(self.pipeline.answer(request), exchange)
+        return self.tasks.audited(items, task, exchange) if task and self.tasks.audit else items
 
 
 class Chat:
@@ -83,15 +91,29 @@ class Chat:
         """Answer one chat request, plain or as a stream."""
         exchange = exchange_of(scope)
         body, health = await self._asking.read(scope, receive, ChatBody)
-        request = self._asking.parser.chat(body, exchange.request_id, health.abilities)
-        request = replace(request, caller=exchange.caller)
+        request, task = self._question(body, exchange, health)
         include_usage = bool(body.stream_options and body.stream_options.include_usage)
         del body  # megabytes that nobody needs while the answer is made
-        await self._asking.run(scope, receive, self._respond(request, exchange, send, include_usage=include_usage))
+        work = self._respond(request, exchange, send, task, include_usage=include_usage)
+        await self._asking.run(scope, receive, work)
 
-    async def _respond(self, request: Request, exchange: Exchange, send: Send, *, include_usage: bool) -> None:
+    def _question(self, body: ChatBody, exchange: Exchange, health: Health) -> tuple[Request, Task | None]:
+        """The request, and the task that is named as its model."""
+        asking = self._asking
+        task = asking.tasks.of_chat(body)
+        if task:
+            body.model = asking.parser.served_name
+        request = asking.parser.chat(body, exchange.request_id, health.abilities)
+        request = replace(request, caller=exchange.caller)
+        if task:
+            request = asking.tasks.question(task, request, health.abilities, None)
+        return asking.private.request(request), task
+
+    async def _respond(
+        self, request: Request, exchange: Exchange, send: Send, task: Task | None, *, include_usage: bool
+    ) -> None:
         answer_id = f"chatcmpl-{uuid.uuid4().hex}"
-        items = self._asking.answer(request, exchange)
+        items = self._asking.answer(request, exchange, task)
         logprobs = request.sampling.logprobs
         if request.stream:
             frames = Frames(answer_id, request.model, logprobs=logprobs, include_usage=include_usage)
@@ -113,6 +135,7 @@ class Inference:
         exchange = exchange_of(scope)
         body, _ = await self._asking.read(scope, receive, InferenceBody)
         request = replace(self._asking.parser.inference(body, exchange.request_id), caller=exchange.caller)
+        request = self._asking.private.request(request)
         await self._asking.run(scope, receive, self._respond(request, exchange, send))
 
     async def _respond(self, request: Request, exchange: Exchange, send: Send) -> None:

@@ -19,6 +19,10 @@ _STRUCTS = (
     wire.ChatAnswer,
     wire.Chunk,
     wire.InferenceAnswer,
+    wire.TaskBody,
+    wire.TaskAnswer,
+    wire.TaskDelta,
+    wire.TaskList,
     wire.ModelList,
     wire.Readiness,
     wire.ErrorBody,
@@ -75,6 +79,8 @@ def _paths() -> dict[str, Any]:
     text = {"text/plain": {"schema": {"type": "string"}}}
     page_ = {"text/html": {"schema": {"type": "string"}}}
     stream = {"text/event-stream": {"schema": {"type": "string", "description": "Frames of Chunk, then [DONE]."}}}
+    frames = {"type": "string", "description": "Frames of TaskDelta, then one of TaskAnswer, then [DONE]."}
+    task_stream = {"text/event-stream": {"schema": frames}}
     body = {"required": True}
     not_ready = {"503": {"description": "It does not, or it is stopping.", "content": _json("Readiness")}}
     ready = _answers(_json("Readiness"), "The engine answers real inferences.") | not_ready
@@ -93,8 +99,22 @@ def _paths() -> dict[str, Any]:
                 "responses": _answers(_json("InferenceAnswer"), "The answer."),
             }
         },
+        "/v1/tasks/{name}": {
+            "post": {
+                "summary": "Ask a task: a prompt, a schema and finishing steps under a name.",
+                "parameters": [{"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}],
+                "requestBody": body | {"content": _json("TaskBody")},
+                "responses": _answers(_json("TaskAnswer") | task_stream, "The finished result, or its stream."),
+            }
+        },
+        "/v1/tasks": {
+            "get": {"summary": "All tasks.", "responses": _answers(_json("TaskList"), "The tasks, by name.")}
+        },
         "/v1/models": {
-            "get": {"summary": "The served model.", "responses": _answers(_json("ModelList"), "One model.")}
+            "get": {
+                "summary": "The served model, and the tasks as models.",
+                "responses": _answers(_json("ModelList"), "The model comes first."),
+            }
         },
         "/livez": {"get": {"summary": "The process lives.", "responses": _answers(text, "It does.")}},
         "/readyz": {"get": {"summary": "Requests are answered.", "responses": ready}},

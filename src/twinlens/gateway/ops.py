@@ -14,6 +14,7 @@ from twinlens.gateway.wire import ModelBody, ModelList, Readiness, ReadinessDeta
 from twinlens.observe import metrics
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from starlette.requests import Request
@@ -62,10 +63,11 @@ class Readyz:
 
 
 class Models:
-    """GET /v1/models: the one served model."""
+    """GET /v1/models: the served model, and after it the tasks, which chat completions take as models too."""
 
-    def __init__(self, served_name: str, context: int) -> None:
-        self._list = ModelList(data=[ModelBody(id=served_name, created=int(time.time()), max_model_len=context)])
+    def __init__(self, names: Sequence[str], context: int) -> None:
+        made = int(time.time())
+        self._list = ModelList(data=[ModelBody(id=name, created=made, max_model_len=context) for name in names])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer in OpenAI's form."""

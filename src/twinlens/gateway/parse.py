@@ -176,6 +176,11 @@ class Parser:
         self._settings = settings
         self._served_name = served_name
 
+    @property
+    def served_name(self) -> str:
+        """The model's name, as clients use it."""
+        return self._served_name
+
     def chat(self, body: ChatBody, request_id: str, abilities: Abilities) -> Request:
         """The request of a chat body. Raises errors of the 4xx kinds."""
         if body.model != self._served_name:

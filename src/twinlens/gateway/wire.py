@@ -178,11 +178,20 @@ class SeenImage(msgspec.Struct, kw_only=True):
     tokens: int
 
 
+class StepBody(msgspec.Struct, kw_only=True):
+    """What a finishing step did: how often it changed which place. Never content."""
+
+    step: str
+    changed: int
+    changes: dict[str, int] = {}
+
+
 class Extras(msgspec.Struct, kw_only=True):
-    """What Twinlens says beyond OpenAI's fields."""
+    """What Twinlens says beyond OpenAI's fields. `steps` only where a task has finishing steps."""
 
     images: list[SeenImage] = []
     warnings: list[str] = []
+    steps: list[StepBody] | UnsetType = UNSET
 
 
 class LogprobBody(msgspec.Struct, kw_only=True):
@@ -265,6 +274,63 @@ class InferenceAnswer(msgspec.Struct, kw_only=True):
 
     text: str
     usage: UsageBody
+
+
+class TaskBody(msgspec.Struct, kw_only=True):
+    """Body of POST /v1/tasks/{name}."""
+
+    images: Annotated[
+        list[str | ImageUrl], Meta(max_length=1024, description="data URIs or bare base64, in their order")
+    ] = []
+    variables: dict[str, Any] | None = None
+    stream: bool | None = None
+    max_tokens: Count | None = None
+    temperature: Annotated[float, Meta(ge=0.0, le=2.0)] | None = None
+    seed: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None = None
+
+
+class TaskAnswer(msgspec.Struct, kw_only=True):
+    """Answer of POST /v1/tasks/{name}; also the last frame of its stream. `version` is the digest of the task file."""
+
+    id: str
+    object: Literal["task.result"] = "task.result"
+    created: int
+    task: str
+    version: str
+    model: str
+    result: Any
+    finish_reason: Literal["stop", "length", "tool_calls", "content_filter"]
+    usage: UsageBody
+    warnings: list[str] = []
+    images: list[SeenImage] = []
+    steps: list[StepBody] = []
+
+
+class TaskDelta(msgspec.Struct, kw_only=True):
+    """A frame of a stream of a task that answers with text."""
+
+    id: str
+    object: Literal["task.delta"] = "task.delta"
+    text: str
+
+
+class TaskItem(msgspec.Struct, kw_only=True):
+    """A task of this service."""
+
+    id: str
+    object: Literal["task"] = "task"
+    version: str
+    description: str
+    variables: dict[str, Any]
+    schema: Any
+    columns: list[str]
+
+
+class TaskList(msgspec.Struct, kw_only=True):
+    """Answer of GET /v1/tasks."""
+
+    object: Literal["list"] = "list"
+    data: list[TaskItem]
 
 
 class ModelBody(msgspec.Struct, kw_only=True):

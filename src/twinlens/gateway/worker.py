@@ -31,6 +31,7 @@ from twinlens.engines.client import EngineClient
 from twinlens.gateway.access import Access
 from twinlens.gateway.app import Parts, build
 from twinlens.gateway.engine_view import EngineView
+from twinlens.gateway.private import CleanFormatter, plan_of
 from twinlens.gateway.protocol import BoundedProtocol
 from twinlens.media import Loader
 from twinlens.model import checkpoint
@@ -100,6 +101,7 @@ class Worker:
             engine=self.client,
             context=self.found.context,
             default_max_tokens=settings.default_max_tokens,
+            units=self.found.box_units,
         )
         folder = Path(self.orders.run_dir) / "metrics"
         return build(
@@ -116,6 +118,7 @@ class Worker:
                 engine=self.engine,
                 pipeline=pipeline,
                 metrics_dir=folder if folder.is_dir() else None,
+                data_dir=Path(self.orders.data_dir),
             )
         )
 
@@ -211,11 +214,10 @@ def main() -> int:
     parser.add_argument("--fd", type=int, required=True, help="the inherited listening socket")
     die_with_parent(parser.parse_args().parent)
     orders = orders_from_json(sys.stdin.buffer.read())
-    logging.basicConfig(
-        level=orders.settings.log_level.upper(),
-        format=f"%(asctime)s %(levelname)s gateway[{orders.worker}] %(message)s",
-        stream=sys.stderr,
-    )
+    form = f"%(asctime)s %(levelname)s gateway[{orders.worker}] %(message)s"
+    logging.basicConfig(level=orders.settings.log_level.upper(), format=form, stream=sys.stderr)
+    if hidden := plan_of(orders.settings):
+        logging.root.handlers[0].setFormatter(CleanFormatter(form, hidden))
     os.umask(0o077)
     uvloop.run(serve(orders))
     return 0

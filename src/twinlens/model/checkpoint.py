@@ -44,6 +44,11 @@ class Checkpoint:
     context: int
     weights_id: str
 
+    @property
+    def box_units(self) -> Literal["thousandths", "seen"]:
+        """How this family writes boxes: in thousandths of the picture, or in pixels of the resized picture it saw."""
+        return "seen" if self.family == "qwen2_5_vl" else "thousandths"
+
     def words(self) -> Words:
         """Tokenizer and chat template. Raises ModelError when they are missing or unreadable."""
         return Words.read(self.folder)

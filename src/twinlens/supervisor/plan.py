@@ -16,6 +16,7 @@ from twinlens.settings import data_dir, to_json
 from twinlens.supervisor import address
 from twinlens.supervisor.children import Command
 from twinlens.supervisor.listen import is_loopback
+from twinlens.tasks import shelf as tasks
 
 if TYPE_CHECKING:
     import socket
@@ -46,6 +47,7 @@ class Plan:
 
 def work_out(settings: Settings, folder: RunFolder) -> Plan:
     """Find the model, which may download it, and check that the engine takes it. Raises ModelError, SettingsError."""
+    tasks.load(settings)  # said here, where the operator looks, and not by each worker
     attached = bool(settings.engine_url)
     kind = None if attached else _kind(settings.engine)
     engine = address.attached(settings) if attached else EngineAddress(f"unix:{folder.engine_socket}")

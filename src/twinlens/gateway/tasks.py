@@ -1,0 +1,301 @@
+"""POST /v1/tasks/{name} and GET /v1/tasks: a question that the operator has written down, with the client's pictures.
+
+A task goes the same way as a chat request; `model: "task:<name>"` in chat completions is the same question in OpenAI's
+form. With the setting `audit` no answer leaves before its line is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+import uuid
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from twinlens.core import AnswerFormat, Piece, Sampling, TextPart
+from twinlens.errors import EngineUnavailable, InvalidField, TwinlensError, UnsupportedField
+from twinlens.gateway.answers import Frames, Whole, extras, folded, usage_body
+from twinlens.gateway.front import exchange_of
+from twinlens.gateway.http import STREAM_HEADERS, Stream, send_json
+from twinlens.gateway.wire import ChatBody, MessageBody, StepBody, TaskAnswer, TaskBody, TaskDelta, TaskItem, TaskList
+from twinlens.tasks.shelf import PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterator, Sequence
+
+    from starlette.types import Receive, Scope, Send
+
+    from twinlens.core import Abilities, Request, StepReport
+    from twinlens.gateway.chat import Asking
+    from twinlens.gateway.front import Exchange
+    from twinlens.observe.audit import Audit
+    from twinlens.pipeline import Begun
+    from twinlens.tasks.shelf import Shelf
+    from twinlens.tasks.task import Task
+
+_PART = re.compile(r"messages\[0\]\.content\[(\d+)\](?:\.image_url)?(?:\.url)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    """What both entrances to tasks share. `weights` is the identity of the model's weights."""
+
+    shelf: Shelf
+    weights: str
+    audit: Audit | None
+    audit_content: bool = False
+
+    def of_chat(self, body: ChatBody) -> Task | None:
+        """The task that a chat request names as its model; None for one that names no task. Raises TaskNotFound."""
+        if not body.model.startswith(PREFIX):
+            return None
+        task = self.shelf.get(body.model.removeprefix(PREFIX), "model")
+        for name in ("response_format", "tools", "tool_choice", "logprobs", "stop"):
+            if getattr(body, name):
+                raise UnsupportedField(f"“{name}” is the task's to decide.", param=name)
+        if body.n not in (None, 1):
+            raise UnsupportedField("A task gives one answer.", param="n")
+        return task
+
+    def question(self, task: Task, request: Request, abilities: Abilities, variables: dict[str, Any] | None) -> Request:
+        """The task's question with the pictures of `request`, which the parser made of what the client sent.
+
+        Without `variables` they stand in the turn's text, as a JSON object; any other text follows the task's prompt.
+        """
+        if len(request.messages) != 1 or request.messages[0].role != "user":
+            raise InvalidField("A task takes one user message.", param="messages")
+        texts = [part.text for part in request.messages[0].parts if isinstance(part, TextPart)]
+        more = "\n".join(filter(str.strip, texts)).strip()
+        if variables is None:
+            variables, more = _told(more)
+        filled = task.filled(variables)
+        pictures = task.pictures
+        return replace(
+            request,
+            model=f"{PREFIX}{task.name}",
+            messages=task.messages(filled, len(request.images), more),
+            images=tuple(
+                replace(
+                    image,
+                    detail=pictures.detail if image.detail == "auto" else image.detail,
+                    min_pixels=image.min_pixels or pictures.min_pixels,
+                    max_pixels=image.max_pixels or pictures.max_pixels,
+                )
+                for image in request.images
+            ),
+            sampling=_merged(request.sampling, task.sampling),
+            # An engine without grammars is held to the schema by the step alone.
+            answer=task.answer if abilities.json_schema else AnswerFormat(),
+            finishing=task.steps,
+            variables=filled,
+        )
+
+    async def audited(
+        self, items: AsyncGenerator[Begun | Piece, None], task: Task, exchange: Exchange
+    ) -> AsyncGenerator[Begun | Piece, None]:
+        """The same items; the audit line is written before the last of them, and when they fail."""
+        texts: list[str] = []
+        try:
+            async with aclosing(items):
+                async for item in items:
+                    if isinstance(item, Piece):
+                        texts.append(item.text)
+                        if item.usage is not None:
+                            await self._write(task, exchange, item.reports, "ok", "".join(texts))
+                    yield item
+        except TwinlensError as error:
+            await self._write(task, exchange, (), error.code, "")
+            raise
+
+    async def _write(
+        self, task: Task, exchange: Exchange, reports: Sequence[StepReport], outcome: str, text: str
+    ) -> None:
+        if self.audit is None:
+            return
+        record: dict[str, Any] = {
+            "request": exchange.request_id,
+            "tenant": exchange.tenant,
+            "key": exchange.key_id,
+            "task": task.name,
+            "version": task.version,
+            "weights": self.weights,
+            "outcome": outcome,
+            "steps": [step_body(report) for report in reports],
+        }
+        if self.audit_content and text:
+            record["content"] = text
+        await asyncio.to_thread(self.audit.write, record)
+
+
+def _told(text: str) -> tuple[dict[str, Any], str]:
+    """(variables, further words) of the text of a chat turn."""
+    if text.startswith("{"):
+        try:
+            found = msgspec.json.decode(text)
+        except (msgspec.DecodeError, RecursionError):
+            found = None
+        if isinstance(found, dict):
+            return found, ""
+    return {}, text
+
+
+def _merged(asked: Sampling, own: Sampling) -> Sampling:
+    """What the client asks for, and the task's own where it asks for nothing."""
+    plain = Sampling()
+    given = {field.name: getattr(asked, field.name) for field in fields(Sampling)}
+    return replace(own, **{name: value for name, value in given.items() if value != getattr(plain, name)})
+
+
+def step_body(report: StepReport) -> StepBody:
+    """A report as clients and the audit trail see it."""
+    return StepBody(step=report.step, changed=report.changed, changes=dict(report.changes))
+
+
+class TaskRoute:
+    """ASGI endpoint of POST /v1/tasks/{name}."""
+
+    def __init__(self, asking: Asking, name: str) -> None:
+        self._asking = asking
+        self._name = name
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one question of a task, plain or as a stream."""
+        exchange = exchange_of(scope)
+        asking = self._asking
+        body, health = await asking.read(scope, receive, TaskBody)
+        task = asking.tasks.shelf.get(self._name)
+        with _images_named():
+            request = asking.parser.chat(_chat(body, asking.parser.served_name), exchange.request_id, health.abilities)
+        images = tuple(replace(image, where=f"images[{at}]") for at, image in enumerate(request.images))
+        request = replace(request, images=images, caller=exchange.caller)
+        request = asking.private.request(
+            asking.tasks.question(task, request, health.abilities, dict(body.variables or {}))
+        )
+        del body  # megabytes that nobody needs while the answer is made
+        await asking.run(scope, receive, self._respond(task, request, exchange, send))
+
+    async def _respond(self, task: Task, request: Request, exchange: Exchange, send: Send) -> None:
+        items = self._asking.answer(request, exchange, task)
+        if request.stream:
+            frames = TaskFrames(task, self._asking.parser.served_name, deltas=request.answer.kind == "text")
+            await Stream(send, frames, STREAM_HEADERS).run(items)
+            return
+        async with aclosing(items):
+            whole = await folded(items, 1)
+        await send_json(send, answer_of(task, self._asking.parser.served_name, f"task-{uuid.uuid4().hex}", whole))
+
+
+def _chat(body: TaskBody, model: str) -> ChatBody:
+    content: list[dict[str, Any]] = [{"type": "image_url", "image_url": image} for image in body.images]
+    return ChatBody(
+        model=model,
+        messages=[MessageBody(role="user", content=content)],
+        stream=body.stream,
+        max_completion_tokens=body.max_tokens,
+        temperature=body.temperature,
+        seed=body.seed,
+    )
+
+
+@contextmanager
+def _images_named() -> Iterator[None]:
+    """Errors of the chat parser name the picture as this route's clients sent it."""
+    try:
+        yield
+    except TwinlensError as error:
+        error.param = _PART.sub(r"images[\1]", error.param) if error.param else error.param
+        error.message = _PART.sub(r"images[\1]", error.message)
+        raise
+
+
+class TaskFrames(Frames):
+    """Makes the frames of one stream: text as it comes where that can be, then the whole result."""
+
+    def __init__(self, task: Task, model: str, *, deltas: bool) -> None:
+        self._id = f"task-{uuid.uuid4().hex}"
+        super().__init__(self._id, model, logprobs=False, include_usage=False)
+        self._task = task
+        self._model = model
+        self._deltas = deltas
+        self._whole = Whole(1)
+
+    def of(self, item: Begun | Piece) -> bytes:
+        """The frame of one item; empty when it has none."""
+        self._whole.add(item)
+        if not isinstance(item, Piece):
+            return b""
+        if item.usage is not None:
+            return self._frame(answer_of(self._task, self._model, self._id, self._whole))
+        return self._frame(TaskDelta(id=self._id, text=item.text)) if self._deltas and item.text else b""
+
+
+def answer_of(task: Task, model: str, answer_id: str, whole: Whole) -> TaskAnswer:
+    """The answer. Raises EngineUnavailable when the engine left it unfinished."""
+    reason = whole.reasons[0]
+    if whole.usage is None or whole.begun is None or reason is None:
+        raise EngineUnavailable("The engine ended without finishing its answer.", retry_after=2)
+    said = extras(whole.begun)
+    text = whole.texts()[0]
+    warnings = list(said.warnings)
+    if reason == "length":
+        warnings.append("The answer was cut at the token limit.")
+    return TaskAnswer(
+        id=answer_id,
+        created=int(time.time()),
+        task=task.name,
+        version=task.version,
+        model=model,
+        result=result_of(task, text),
+        finish_reason=reason,
+        usage=usage_body(whole.usage),
+        warnings=warnings,
+        images=said.images,
+        steps=[step_body(report) for report in whole.reports],
+    )
+
+
+def result_of(task: Task, text: str) -> Any:
+    """The result of a finished answer: JSON where the task makes some, else its text."""
+    if task.answer.kind == "text":
+        return text
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text  # a template that writes text
+
+
+class TaskCatalogue:
+    """ASGI endpoint of GET /v1/tasks."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._list = TaskList(data=[_item(task) for task in shelf.tasks.values()])
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer with all tasks."""
+        await send_json(send, self._list)
+
+
+def _item(task: Task) -> TaskItem:
+    return TaskItem(
+        id=task.name,
+        version=task.version,
+        description=task.description,
+        variables={name: msgspec.to_builtins(variable) for name, variable in task.variables.items()},
+        schema=task.answer.schema,
+        columns=[column.name for column in task.columns],
+    )
+
+
+class UnknownTask:
+    """ASGI endpoint of POST /v1/tasks/{name} for names that are not there."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Raise TaskNotFound with the nearest name."""
+        self._shelf.get(str(scope["path_params"].get("name", "")))
