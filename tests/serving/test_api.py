@@ -141,6 +141,7 @@ def test_a_body_that_says_it_is_too_large_is_not_read(service: Service) -> None:
         assert b" 413 " in raw.recv(4096).split(b"\r\n")[0]
 
 
+@pytest.mark.slow
 def test_a_body_without_a_length_ends_at_the_limit() -> None:
     with serving("--max-body-bytes", "100000") as small:
 
@@ -193,6 +194,7 @@ def test_ops_12_unknown_paths_make_no_series(service: Service) -> None:
     assert 'route="unmatched"' in text
 
 
+@pytest.mark.slow
 def test_keys_are_asked_for_when_configured() -> None:
     with serving(environ={"TWINLENS_API_KEYS": "first-key,second-key"}) as guarded:
         http = guarded.http
@@ -206,6 +208,7 @@ def test_keys_are_asked_for_when_configured() -> None:
         assert "first-key" not in guarded.log()
 
 
+@pytest.mark.slow
 def test_cors_is_off_unless_allowed() -> None:
     ask = {"origin": "https://a.example", "access-control-request-method": "POST"}
     with serving() as closed:
@@ -241,6 +244,7 @@ def test_api_03_an_engine_that_breaks_off_is_an_error_in_the_stream() -> None:
         assert all("finish_reason" not in json.dumps(f) or f["choices"][0]["finish_reason"] is None for f in found[:-2])
 
 
+@pytest.mark.slow
 def test_deadline_is_kept() -> None:
     with serving("--engine-args=--piece-delay-s=0.2,--pieces=100", "--request-timeout-s", "1") as slow:
         start = time.monotonic()

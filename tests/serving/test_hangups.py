@@ -49,6 +49,7 @@ def test_api_01_a_client_that_leaves_frees_its_place(slow_service: Service, stre
     assert slow_service.http.get("/readyz").status_code == 200
 
 
+@pytest.mark.slow
 def test_200_clients_a_third_of_whom_hang_up_leave_nothing_behind(services: Service) -> None:
     services.chat("warm", image_part(0))
     worker_files = sum(process.num_fds() for process in services.workers)

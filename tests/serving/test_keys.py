@@ -78,6 +78,7 @@ def test_only_operators_see_details_of_readiness_from_elsewhere(
         assert not response.json().get("reason")
 
 
+@pytest.mark.slow
 def test_keys_change_without_a_restart(tmp_path: Path) -> None:
     new_key(tmp_path, "first", "chat")
     with serving("--workers", "2", folder=tmp_path) as service:
@@ -99,6 +100,7 @@ def test_keys_change_without_a_restart(tmp_path: Path) -> None:
         assert key not in service.log()
 
 
+@pytest.mark.slow
 def test_a_page_of_another_origin_calls_with_a_key(tmp_path: Path) -> None:
     key = new_key(tmp_path, "page", "chat")
     with serving("--cors-origins", "https://a.example", folder=tmp_path) as service:

@@ -87,6 +87,7 @@ def test_local_names_are_served(service: Service, host: str) -> None:
     assert service.http.get("/v1/models", headers={"host": host}).status_code == 200
 
 
+@pytest.mark.slow
 def test_further_names_can_be_allowed_and_keys_make_names_irrelevant() -> None:
     with serving("--allowed-hosts", "vision.lab") as named:
         assert named.http.get("/v1/models", headers={"host": "vision.lab"}).status_code == 200

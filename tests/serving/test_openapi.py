@@ -6,10 +6,13 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from tests.serving.harness import Service
 
 
+@pytest.mark.slow
 def test_the_service_keeps_its_document(service: Service) -> None:
     done = subprocess.run(
         [

@@ -46,6 +46,7 @@ def stored_now(root: Path, processes: list[SpawnProcess]) -> int:
             os.kill(pid, signal.SIGCONT)
 
 
+@pytest.mark.slow
 def test_processes_share_one_store_within_its_bound(root: Path) -> None:
     Store(root, LIMIT)
     processes = [start(root, seed, seconds=2.5) for seed in range(PROCESSES)]
