@@ -44,6 +44,7 @@ class Begun:
     prompt_tokens: int
     warnings: tuple[str, ...]
     headers: Sequence[tuple[bytes, bytes]] = ()  # for the head of the answer: how its limits stand
+    units: Units = "thousandths"  # in which the model writes boxes
 
 
 class Generates(Protocol):
@@ -82,7 +83,8 @@ class Pipeline:
                         images = await clock.over(self.loader.load(sights, lease))
                     for image in images:
                         metrics.PICTURES_BY_HIT[image.hit].inc()
-                    yield Begun(sights, prompt_tokens, tuple(w for image in images for w in image.warnings), headers)
+                    warnings = tuple(warning for image in images for warning in image.warnings)
+                    yield Begun(sights, prompt_tokens, warnings, headers, self.units)
                     pieces = finished(self._asking(request, sights, images), request, self._seen(request, sights))
                     async for piece in _within(clock, pieces):
                         ticket.heard = True

@@ -7,7 +7,7 @@ import contextlib
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
@@ -19,10 +19,12 @@ from twinlens.settings import run_dir
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine, Sequence
 
     from twinlens.cli.question import Answer, Question
     from twinlens.settings import Settings
+
+Putting: TypeAlias = "Callable[[str, bool, str, Any, float], Coroutine[Any, Any, None]]"
 
 OURS = "twinlens"
 LOOPBACK = "127.0.0.1"
@@ -34,10 +36,12 @@ def add(commands: Any) -> None:
     parser = commands.add_parser(
         "ask",
         help="ask about pictures",
-        usage="twinlens ask [PICTURE ...] PROMPT [--schema FILE] [--stream] [...]",
+        usage="twinlens ask [PICTURE ...] (PROMPT | --task NAME) [--schema FILE] [--stream] [...]",
         epilog="On a terminal the answer is shown without control characters; elsewhere it is passed on as it is.",
     )
-    parser.add_argument("words", metavar="PICTURE ... PROMPT", nargs="+", help="picture files, and the prompt last")
+    parser.add_argument("words", metavar="PICTURE ... PROMPT", nargs="*", help="picture files, and the prompt last")
+    parser.add_argument("--task", metavar="NAME", help="ask this task of the service instead of a prompt")
+    parser.add_argument("--var", metavar="NAME=VALUE", action="append", default=[], help="a variable of the task")
     parser.add_argument("--schema", metavar="FILE", help="JSON schema that the answer has to satisfy")
     parser.add_argument("--stream", action="store_true", help="show the answer as it comes")
     parser.add_argument("--max-tokens", metavar="N", type=int, help="longest answer, in tokens")
@@ -60,15 +64,46 @@ def run(args: argparse.Namespace) -> int:
     from twinlens.cli.question import Question  # noqa: PLC0415 - the other commands need no HTTP client
 
     settings = flags.loaded(args).settings
-    *pictures, prompt = args.words
+    if not args.task and (not args.words or args.var):
+        raise OperatorError("There is no prompt.", cure="Give it last, behind the pictures, or a task with --task.")
+    *pictures, prompt = (*args.words, "") if args.task else args.words
+    if args.task and args.schema:
+        raise OperatorError("--schema is for prompts.", cure="A task has its own schema.")
     for picture in pictures:
         if "://" not in picture and not picture.startswith("data:") and not Path(picture).is_file():
             raise OperatorError(f"There is no picture {picture}.", cure="Give picture files first and the prompt last.")
-    question = Question(tuple(pictures), prompt, _schema(args.schema), args.max_tokens, args.stream)
+    question = Question(
+        tuple(pictures),
+        prompt,
+        _schema(args.schema),
+        args.max_tokens,
+        args.stream,
+        args.task or "",
+        variables_of(args.var),
+    )
+    return asked(args, settings, question, put)
+
+
+def asked(args: argparse.Namespace, settings: Settings, question: Any, putting: Putting) -> int:
+    """Find or start the service that the arguments mean, and let `putting` ask it."""
     if args.key_file and not args.url:
         raise OperatorError("--key-file is for --url.", cure="The configured service gets the configured key.")
     named = _Named(args.url, _key_for(settings, args.url, args.key_file)) if args.url else None
-    return asyncio.run(_ask(settings, question, named, args.wait))
+    return asyncio.run(_ask(settings, question, named, args.wait, putting))
+
+
+def variables_of(given: Sequence[str]) -> dict[str, Any]:
+    """NAME=VALUE pairs; a value that is JSON is taken as such, any other as a text. Raises OperatorError."""
+    found: dict[str, Any] = {}
+    for pair in given:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise OperatorError(f"--var {pair}: there is no “=”.", cure="Write --var NAME=VALUE.")
+        try:
+            found[name] = msgspec.json.decode(value)
+        except msgspec.DecodeError:
+            found[name] = value
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +114,16 @@ class _Named:
     key: str
 
 
-async def _ask(settings: Settings, question: Question, named: _Named | None, wait_s: float) -> int:
+async def _ask(settings: Settings, question: Question, named: _Named | None, wait_s: float, putting: Putting) -> int:
     if named:
-        await put(named.url, False, named.key, question, wait_s)
+        await putting(named.url, False, named.key, question, wait_s)
         return 0
     found = await _running(settings)
     if found:
-        await put(*found, _key(settings), question, wait_s)
+        await putting(*found, _key(settings), question, wait_s)
         return 0
     sys.stderr.write("No service runs here: one is started for this question (“twinlens serve” keeps one running).\n")
-    await _embedded(settings, question, wait_s)
+    await _embedded(settings, question, wait_s, putting)
     return 0
 
 
@@ -108,7 +143,7 @@ async def _running(settings: Settings) -> tuple[str, bool] | None:
     return None
 
 
-async def _embedded(settings: Settings, question: Question, wait_s: float) -> None:
+async def _embedded(settings: Settings, question: Question, wait_s: float, putting: Putting) -> None:
     from twinlens.cli.serve import log_to_stderr  # noqa: PLC0415
     from twinlens.supervisor.service import opened  # noqa: PLC0415
 
@@ -117,7 +152,7 @@ async def _embedded(settings: Settings, question: Question, wait_s: float) -> No
     log_to_stderr(settings)
     with opened(replace(settings, host="127.0.0.1", port=0)) as service:
         running = asyncio.create_task(service.run())
-        asking = asyncio.create_task(put(service.url, service.plan.test_weights, _key(settings), question, wait_s))
+        asking = asyncio.create_task(putting(service.url, service.plan.test_weights, _key(settings), question, wait_s))
         try:
             await asyncio.wait([running, asking], return_when=asyncio.FIRST_COMPLETED)
             if running.done():

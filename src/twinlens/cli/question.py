@@ -7,9 +7,10 @@ import base64
 import sys
 import time
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import quote
 
 import aiohttp
 import msgspec
@@ -17,12 +18,30 @@ import msgspec
 from twinlens.errors import EngineUnavailable, OperatorError, ServerError, TwinlensError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 CONNECT = aiohttp.ClientTimeout(total=10)
 NO_LIMIT = aiohttp.ClientTimeout(total=None, sock_connect=10)  # the service has its own deadline
 POLL_S = 0.2
 LONGEST_LINE = 8 << 20  # bytes of one event of a stream
+
+
+class Asks(Protocol):
+    """What `Service.ask` can put."""
+
+    @property
+    def path(self) -> str:
+        """The route that takes it."""
+        ...
+
+    @property
+    def stream(self) -> bool:
+        """Whether the answer comes as a stream."""
+        ...
+
+    def body(self, model: str) -> dict[str, Any]:
+        """What is sent. Raises OperatorError."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +53,22 @@ class Question:
     schema: dict[str, Any] | bool | None = None
     max_tokens: int | None = None
     stream: bool = False
+    task: str = ""  # the task of the service that is asked; then there is no prompt
+    variables: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def path(self) -> str:
+        """The route that takes it."""
+        return f"/v1/tasks/{quote(self.task, safe='')}" if self.task else "/v1/chat/completions"
 
     def body(self, model: str) -> dict[str, Any]:
-        """As chat completion. Reads the pictures; raises OperatorError for one that cannot be read."""
+        """As chat completion or task. Reads the pictures; raises OperatorError for one that cannot be read."""
+        if self.task:
+            images = [data_uri(path) for path in self.pictures]
+            asked = {"images": images, "variables": dict(self.variables), "stream": self.stream}
+            return asked if self.max_tokens is None else asked | {"max_tokens": self.max_tokens}
         content: list[dict[str, Any]] = [
-            {"type": "image_url", "image_url": {"url": _data_uri(path)}} for path in self.pictures
+            {"type": "image_url", "image_url": {"url": data_uri(path)}} for path in self.pictures
         ]
         content.append({"type": "text", "text": self.prompt})
         body: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": content}]}
@@ -59,6 +89,7 @@ class Answer:
     text: str
     finish_reason: str
     completion_tokens: int
+    images: tuple[dict[str, Any], ...] = ()  # what the service says of the pictures
 
 
 class Service:
@@ -110,14 +141,14 @@ class Service:
                 told = state
             await asyncio.sleep(POLL_S)
 
-    async def ask(self, question: Question, show: Callable[[str], None]) -> Answer:
+    async def ask(self, question: Asks, show: Callable[[str], None]) -> Answer:
         """Ask, and `show` the text as it comes. Raises an error of the tree with the service's own words."""
         model, _ = await self.model()
         body = msgspec.json.encode(await asyncio.to_thread(question.body, model))
         headers = {"content-type": "application/json"}
         try:
             async with self._session.post(
-                f"{self.url}/v1/chat/completions", data=body, headers=headers, timeout=NO_LIMIT
+                f"{self.url}{question.path}", data=body, headers=headers, timeout=NO_LIMIT
             ) as response:
                 if response.status != 200:
                     raise _refusal(response.status, await response.read())
@@ -149,6 +180,11 @@ def _with(answer: Answer, event: dict[str, Any], show: Callable[[str], None]) ->
     if "error" in event:
         raise ServerError(harmless(str(event["error"].get("message"))), cure="")
     usage = event.get("usage") or {}
+    if event.get("object") == "task.delta":
+        show(event["text"])
+        return replace(answer, text=answer.text + event["text"])
+    if event.get("object") == "task.result":
+        return _of_task(event, show if not answer.text else _nothing)
     text, reason = answer.text, answer.finish_reason
     for choice in event.get("choices", ()):
         piece = choice["delta"].get("content") or ""
@@ -161,10 +197,24 @@ def _with(answer: Answer, event: dict[str, Any], show: Callable[[str], None]) ->
 
 def _plain(body: bytes, show: Callable[[str], None]) -> Answer:
     decoded = msgspec.json.decode(body)
+    if decoded.get("object") == "task.result":
+        return _of_task(decoded, show)
     choice = decoded["choices"][0]
     text = choice["message"]["content"] or ""
     show(text)
-    return Answer(text, choice["finish_reason"], decoded["usage"]["completion_tokens"])
+    images = tuple(decoded.get("twinlens", {}).get("images", ()))
+    return Answer(text, choice["finish_reason"], decoded["usage"]["completion_tokens"], images)
+
+
+def _of_task(said: dict[str, Any], show: Callable[[str], None]) -> Answer:
+    result = said["result"]
+    text = result if isinstance(result, str) else msgspec.json.encode(result).decode()
+    show(text)
+    return Answer(text, said["finish_reason"], said["usage"]["completion_tokens"])
+
+
+def _nothing(text: str) -> None:
+    """It has been shown."""
 
 
 def _refusal(status: int, body: bytes) -> TwinlensError:
@@ -183,7 +233,8 @@ def _reason(body: bytes) -> str:
         return "not ready"
 
 
-def _data_uri(path: str) -> str:
+def data_uri(path: str) -> str:
+    """A picture file for a request; addresses stay as they are. Raises OperatorError for a file that cannot be read."""
     if path.startswith(("http://", "https://", "data:")):
         return path  # the service says whether it follows addresses
     try:

@@ -53,6 +53,7 @@ def extras(begun: Begun, reports: Sequence[StepReport] = ()) -> Extras:
             seen_width=sight.size[1],
             seen_height=sight.size[0],
             tokens=sight.tokens,
+            box_units=begun.units,
         )
         for sight in begun.images
     ]

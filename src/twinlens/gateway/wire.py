@@ -169,13 +169,17 @@ class UsageBody(msgspec.Struct, kw_only=True):
 
 
 class SeenImage(msgspec.Struct, kw_only=True):
-    """One picture as the model saw it, in pixels: boxes of the answer refer to `seen_width` x `seen_height`."""
+    """One picture, upright, and as the model saw it, in pixels.
+
+    `box_units`: what the model writes boxes in: “thousandths” of the picture, or pixels of what it has “seen”.
+    """
 
     width: int
     height: int
     seen_width: int
     seen_height: int
     tokens: int
+    box_units: Literal["thousandths", "seen"] = "thousandths"
 
 
 class StepBody(msgspec.Struct, kw_only=True):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from PIL import Image as Pillow
 
 from twinlens.media import signature
+from twinlens.media.decode import _FOREIGN as FOREIGN
 
 if TYPE_CHECKING:
     from twinlens.core import Sight
@@ -16,11 +17,15 @@ _TAG = 0x0112
 
 
 def orientation(sight: Sight) -> int:
-    """The EXIF orientation, 1 to 8, by which *load* has turned this picture; 1 where it has left it alone.
+    """The EXIF orientation, 1 to 8, by which *load* has turned this picture; 1 where it has left it alone."""
+    return of_file(sight.data, sight.source_format)
+
+
+def of_file(data: bytes, name: str) -> int:
+    """The same of a file's bytes; `name` is the format that was sniffed.
 
     Reads the header only. TIFF is as in `decode`: Pillow turns it itself, by the same tag.
     """
-    name, data = sight.source_format, sight.data
     if name == "JPEG" and signature.declared_size(data, name) is not None:
         return 1
     try:
@@ -28,6 +33,6 @@ def orientation(sight: Sight) -> int:
         if name == "PNG" and "exif" not in image.info and (late := signature.png_exif(data)):
             image.info["exif"] = late
         value = Pillow.Image.getexif(image).get(_TAG)
-    except Exception:  # noqa: BLE001 - as in `decode`: damaged EXIF data means that nothing was turned
+    except FOREIGN:  # damaged EXIF data means that nothing was turned
         return 1
     return value if isinstance(value, int) and 1 <= value <= 8 else 1
