@@ -1,4 +1,3 @@
-# ruff: noqa: E501  (tables)
 """How often the shipped tasks answer rightly with the demo model, on pictures that it has never seen.
 
     python -m tests.tasks.rate [--each 12] [--url http://127.0.0.1:8000]

@@ -56,7 +56,7 @@ def add(commands: Any) -> None:
         "--wait", metavar="S", type=float, default=120.0, help="longest wait for the service to be ready (default: 120)"
     )
     flags.add(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, refuse=parser.error)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
 
     settings = flags.loaded(args).settings
     if not args.task and (not args.words or args.var):
-        raise OperatorError("There is no prompt.", cure="Give it last, behind the pictures, or a task with --task.")
+        args.refuse("there is no PROMPT (and --var goes with --task)")
     *pictures, prompt = (*args.words, "") if args.task else args.words
     if args.task and args.schema:
         raise OperatorError("--schema is for prompts.", cure="A task has its own schema.")
