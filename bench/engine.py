@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 PICTURES = 64
 SIZE = (336, 448)  # (height, width) in pixels
 MAX_TOKENS = 48
-SERVICE = "service"
+SERVICE, BARE = "service", "bare pipeline"
 
 
 class Bare:
@@ -66,21 +66,26 @@ def run(args: argparse.Namespace) -> list[Table]:
     with ExitStack() as stack:
         pictures = _pictures(Path(stack.enter_context(tempfile.TemporaryDirectory(dir=CACHE))))
         ways = stack.enter_context(Ways(args.model))
-        way = ways.twinlens(None)
-        roles = {"service": [way.pid]}
-        target = Target(SERVICE, way.port, roles, way.model, pictures=pictures, numbered=True)
         cores = os.cpu_count() or 1
-        bare = {
-            f"bare pipeline, {threads} threads": Bare(folder, threads, pictures, stack)
-            for threads in sorted({max(cores - 1, 1), cores})
-        }
-        done: dict[str, list[Worked]] = {name: [] for name in (SERVICE, *bare)}
+        counts = sorted({max(cores - 1, 1), cores})
+        services = {_named(SERVICE, threads): _target(ways, threads, pictures) for threads in counts}
+        bare = {_named(BARE, threads): Bare(folder, threads, pictures, stack) for threads in counts}
+        done: dict[str, list[Worked]] = {name: [] for name in (*services, *bare)}
         for number in range(args.rounds + 1):
             for name in random.sample(sorted(done), len(done)):
-                worked = bare[name].work(seconds) if name in bare else _service(target, seconds)
+                worked = bare[name].work(seconds) if name in bare else _service(services[name], seconds)
                 if number:  # the first warms up
                     done[name].append(worked)
     return [_table(done)]
+
+
+def _named(what: str, threads: int) -> str:
+    return f"{what}, {threads} {'thread' if threads == 1 else 'threads'}"
+
+
+def _target(ways: Ways, threads: int, pictures: list[str]) -> Target:
+    way = ways.twinlens(None, "--engine-threads", str(threads))
+    return Target(_named(SERVICE, threads), way.port, {SERVICE: [way.pid]}, way.model, pictures, numbered=True)
 
 
 def _pictures(folder: Path) -> list[str]:
@@ -99,17 +104,22 @@ def _service(target: Target, seconds: float) -> Worked:
 
 
 def _table(done: dict[str, list[Worked]]) -> Table:
+    bare = {name: worked for name, worked in done.items() if name.startswith(BARE)}
     rows = []
     for name, worked in done.items():
         answers = median(one.answers / one.seconds for one in worked)
         tokens = median(one.tokens / one.seconds for one in worked)
         each = sum(one.tokens for one in worked) / sum(one.answers for one in worked)
-        pairs = zip(done[SERVICE], worked, strict=True)
-        share = median((ours.answers / ours.seconds) / (bare.answers / bare.seconds) for ours, bare in pairs)
-        rows.append((name, answers, tokens, each, 100 * share if name != SERVICE else None))
-    columns = ("way", "answers/s", "tokens/s", "tokens an answer", "service in % of it")
+        shares = [None if name in bare else _share(worked, peer) for peer in bare.values()]
+        rows.append((name, answers, tokens, each, *shares))
+    columns = ("way", "answers/s", "tokens/s", "tokens an answer", *(f"% of {name}" for name in bare))
     note = (
         f"{AT_ONCE} at a time, pictures of {SIZE[1]} x {SIZE[0]}, all prompts different. The service decodes JPEGs and "
         "speaks HTTP; the bare pipeline gets pixels. The share is the median of the rounds."
     )
     return Table("Engine: answers a second", columns, rows, (note,))
+
+
+def _share(ours: Sequence[Worked], bare: Sequence[Worked]) -> float:
+    pairs = zip(ours, bare, strict=True)
+    return 100 * median((one.answers / one.seconds) / (other.answers / other.seconds) for one, other in pairs)
