@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from PIL import Image
 
-from tests.serving.harness import Service, data_uri, frames, image_part, serving
+from tests.serving.harness import Service, data_uri, frames, image_part, serving, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -275,3 +275,16 @@ def test_a_broken_task_ends_the_start_and_names_the_file(tmp_path: Path, text: s
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert "mine.toml" in done.stderr
+
+
+def test_a_client_that_leaves_is_in_the_audit_trail_too(folder: Path, tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text('engine_args = ["--piece-delay-s", "0.5"]')
+    environ = {"TWINLENS_CONFIG": str(config)}
+    with serving("--tasks-dir", str(folder), "--audit", "true", environ=environ) as service:
+        body = {"variables": {"text": "some words that take their time to come"}, "stream": True}
+        with service.http.stream("POST", "/v1/tasks/echo", json=body) as answer:
+            next(answer.iter_bytes())
+        path = service.folder / "data/audit/audit.jsonl"
+        until(lambda: path.exists() and path.read_text(), 10)
+        assert [line["outcome"] for line in audit(service)] == ["left"]

@@ -1,12 +1,13 @@
 """POST /v1/tasks/{name} and GET /v1/tasks: a question that the operator has written down, with the client's pictures.
 
 A task goes the same way as a chat request; `model: "task:<name>"` in chat completions is the same question in OpenAI's
-form. With the setting `audit` no answer leaves before its line is written.
+form. With the setting `audit` no answer ends before its line is written.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import time
 import uuid
@@ -17,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from twinlens.core import AnswerFormat, Piece, Sampling, TextPart
-from twinlens.errors import EngineUnavailable, InvalidField, TwinlensError, UnsupportedField
+from twinlens.errors import AuditError, EngineUnavailable, InvalidField, TwinlensError, UnsupportedField
 from twinlens.gateway.answers import Frames, Whole, extras, folded, usage_body
 from twinlens.gateway.front import exchange_of
-from twinlens.gateway.http import STREAM_HEADERS, Stream, send_json
+from twinlens.gateway.http import STREAM_HEADERS, Stream, as_error, send_json
 from twinlens.gateway.wire import ChatBody, MessageBody, StepBody, TaskAnswer, TaskBody, TaskDelta, TaskItem, TaskList
 from twinlens.tasks.shelf import PREFIX
 
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from twinlens.pipeline import Begun
     from twinlens.tasks.shelf import Shelf
     from twinlens.tasks.task import Task
+
+log = logging.getLogger("twinlens.gateway")
 
 _PART = re.compile(r"messages\[0\]\.content\[(\d+)\](?:\.image_url)?(?:\.url)?")
 
@@ -97,7 +100,7 @@ class Tasks:
     async def audited(
         self, items: AsyncGenerator[Begun | Piece, None], task: Task, exchange: Exchange
     ) -> AsyncGenerator[Begun | Piece, None]:
-        """The same items; the audit line is written before the last of them, and when they fail."""
+        """The same items; the audit line is written before the last of them, and when they fail or nobody waits."""
         texts: list[str] = []
         try:
             async with aclosing(items):
@@ -107,8 +110,14 @@ class Tasks:
                         if item.usage is not None:
                             await self._write(task, exchange, item.reports, "ok", "".join(texts))
                     yield item
-        except TwinlensError as error:
-            await self._write(task, exchange, (), error.code, "")
+        except (asyncio.CancelledError, GeneratorExit):
+            try:
+                await asyncio.shield(self._write(task, exchange, (), "left", ""))
+            except AuditError:
+                log.exception("request %s: its client left, without an audit line", exchange.request_id)
+            raise
+        except Exception as error:
+            await self._write(task, exchange, (), as_error(error).code, "")
             raise
 
     async def _write(
