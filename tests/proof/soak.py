@@ -1,0 +1,198 @@
+"""Mixed traffic for minutes: good, bad, huge, and hang-ups; then memory, descriptors and store have to be flat.
+
+    python -m tests.proof.soak [--minutes 10] [--workers 2] [--at-once 8]
+
+What it fails for: a 5xx that was the client's fault, an answer that the kind of request does not allow, processes
+that grow, a store above its bound, anything left over when all is quiet. Ends by itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import statistics
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from tests.proof.client import Told, ask, chat, request
+from tests.serving.harness import data_uri, image_part, serving, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.serving.harness import Service
+
+STORE = 48 << 20
+FLAGS = ("--store-bytes", str(STORE), "--max-queue", "64", "--engine-args=--piece-delay-s=0.005,--pieces=20")
+EVERY_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of request: how often, how it is made, and which answers are right. 0: none, because we leave."""
+
+    weight: int
+    made: Callable[[random.Random], bytes]
+    right: frozenset[int]
+    leaves: bool = False
+
+
+def _cut(rng: random.Random) -> dict[str, Any]:
+    uri = data_uri(rng.getrandbits(30), (320, 240))
+    return {"type": "image_url", "image_url": {"url": uri[: len(uri) * 2 // 3 // 4 * 4 + 2]}}
+
+
+BUSY = {429, 503}  # with Retry-After
+KINDS: dict[str, Kind] = {
+    "text": Kind(10, lambda r: request(chat(f"hello {r.random()}")), frozenset({200} | BUSY)),
+    "picture": Kind(
+        10, lambda r: request(chat("see", image_part(r.getrandbits(30), (400, 300)))), frozenset({200} | BUSY)
+    ),
+    "same picture": Kind(5, lambda r: request(chat("see", image_part(7, (400, 300)))), frozenset({200} | BUSY)),
+    "stream": Kind(
+        6, lambda r: request(chat("go", image_part(r.getrandbits(30)), stream=True)), frozenset({200} | BUSY)
+    ),
+    "huge picture": Kind(
+        1, lambda r: request(chat("see", image_part(r.getrandbits(30), (5000, 3500)))), frozenset({200, 400} | BUSY)
+    ),
+    "cut picture": Kind(5, lambda r: request(chat("see", _cut(r))), frozenset({400} | BUSY)),
+    "no JSON": Kind(3, lambda r: request(b'{"model": "demo", "messages": [' + r.randbytes(200)), frozenset({400})),
+    "no such model": Kind(2, lambda r: request(chat("x").replace(b"demo", b"other")), frozenset({404} | BUSY)),
+    "no such route": Kind(2, lambda r: request(b"{}", path=f"/v2/{r.random()}"), frozenset({404})),
+    "over the context": Kind(1, lambda r: request(chat("word " * 60_000)), frozenset({400, 429, 503})),
+    "too many stops": Kind(2, lambda r: request(chat("x", stop=["a"] * 5000)), frozenset({400})),
+    "too large": Kind(2, lambda r: request(b"x" * 100_000, length=1 << 40), frozenset({413})),
+    "compressed": Kind(1, lambda r: request(b"x", headers={"Content-Encoding": "gzip"}), frozenset({415})),
+    "nonsense": Kind(2, lambda r: r.randbytes(300) + b"\r\n\r\n", frozenset({400, 0})),
+    "leaves in the body": Kind(3, lambda r: request(b"{" + b" " * 50_000, length=5 << 20), frozenset({0}), leaves=True),
+    "leaves while waiting": Kind(
+        4,
+        lambda r: request(chat("see", image_part(r.getrandbits(30), (900, 700)))),
+        frozenset({0, 200} | BUSY),
+        leaves=True,
+    ),
+    "leaves a stream": Kind(4, lambda r: request(chat("go", stream=True)), frozenset({0, 200} | BUSY), leaves=True),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The service at a moment."""
+
+    seconds: float
+    rss: int  # of all its processes, in bytes, without pages of files (the store, libraries), which they share
+    descriptors: int
+    store: int
+
+
+def sample(service: Service, began: float) -> Sample:
+    """Look at all processes and the store."""
+    root = psutil.Process(service.process.pid)
+    family = [root, *root.children(recursive=True)]
+    files = [path for path in (service.folder / "store").rglob("*") if path.is_file()]
+    return Sample(
+        time.monotonic() - began,
+        sum(one.memory_info().rss - one.memory_info().shared for one in family),
+        sum(one.num_fds() for one in family),
+        sum(path.stat().st_size for path in files if path.exists() and "leases" not in path.parts),
+    )
+
+
+async def traffic(service: Service, seconds: float, at_once: int, samples: list[Sample], seed: int) -> list[str]:
+    """Send, and look; gives what was wrong."""
+    wrong: list[str] = []
+    counts: Counter[str] = Counter()
+    began = time.monotonic()
+    names, weights = list(KINDS), [kind.weight for kind in KINDS.values()]
+
+    async def one(number: int) -> None:
+        rng = random.Random(seed + number)
+        while time.monotonic() - began < seconds:
+            name = rng.choices(names, weights)[0]
+            kind = KINDS[name]
+            data = await asyncio.to_thread(kind.made, rng)
+            told = await ask(service.port, data, leave_after=rng.uniform(0.01, 0.2) if kind.leaves else None)
+            counts[f"{name}: {told.status}"] += 1
+            wrong.extend(_wrong(name, kind, told))
+
+    async def look() -> None:
+        while True:
+            samples.append(await asyncio.to_thread(sample, service, began))
+            await asyncio.sleep(EVERY_S)
+
+    looking = asyncio.create_task(look())
+    await asyncio.gather(*(one(number) for number in range(at_once)))
+    looking.cancel()
+    for name, count in sorted(counts.items()):
+        sys.stdout.write(f"  {name:28} {count}\n")
+    return wrong
+
+
+def _wrong(name: str, kind: Kind, told: Told) -> list[str]:
+    if told.status not in kind.right:
+        return [f"{name}: {told.status} {told.body[:200]!r}"]
+    if told.status in BUSY and not told.retry_after:
+        return [f"{name}: {told.status} without Retry-After"]
+    if name == "stream" and told.status == 200 and b"[DONE]" not in told.body:
+        return [f"{name}: no end"]
+    return []
+
+
+def grown(samples: list[Sample]) -> list[str]:
+    """What is not flat: the last quarter against the second, in which all is warm."""
+    quarter = max(1, len(samples) // 4)
+    warm, last = samples[quarter : 2 * quarter] or samples[:1], samples[-quarter:]
+    found = []
+    rss = [statistics.median(one.rss for one in part) for part in (warm, last)]
+    if rss[1] > rss[0] * 1.05 + (16 << 20):
+        found.append(f"memory grew from {rss[0] / 2**20:.0f} to {rss[1] / 2**20:.0f} MiB")
+    descriptors = [statistics.median(one.descriptors for one in part) for part in (warm, last)]
+    if descriptors[1] > descriptors[0] + 32:
+        found.append(f"descriptors grew from {descriptors[0]:.0f} to {descriptors[1]:.0f}")
+    if max(one.store for one in samples) > STORE * 1.1:
+        found.append(f"the store had {max(one.store for one in samples)} bytes, bound {STORE}")
+    return found
+
+
+def run(seconds: float, workers: int, at_once: int, seed: int = 0) -> list[str]:
+    """Everything; gives what was wrong."""
+    samples: list[Sample] = []
+    with serving("--workers", str(workers), *FLAGS) as service:
+        wrong = asyncio.run(traffic(service, seconds, at_once, samples, seed))
+        until(lambda: service.metric("twinlens_requests_inside") == 0, 20)
+        until(lambda: service.http.get("/readyz").json()["details"]["running"] == 0, 5)
+        until(lambda: not service.leases(), 5)
+        log = service.log()
+        wrong += [line for line in log.splitlines() if "unexpected" in line or "Traceback" in line][:5]
+        samples.append(sample(service, time.monotonic()))
+    for one in [*samples[:: max(1, len(samples) // 12)], samples[-1]]:
+        sys.stdout.write(
+            f"  {one.seconds:6.0f} s  {one.rss / 2**20:7.1f} MiB  {one.descriptors:5} descriptors  "
+            f"{one.store / 2**20:6.1f} MiB in the store\n"
+        )
+    return wrong + grown(samples[:-1])
+
+
+def main() -> int:
+    """Run, print, judge."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--at-once", type=int, default=8)
+    parser.add_argument("--seed", type=int, default=time.time_ns())
+    args = parser.parse_args()
+    wrong = run(args.minutes * 60, args.workers, args.at_once, args.seed)
+    for line in wrong[:20]:
+        sys.stdout.write(f"WRONG {line}\n")
+    sys.stdout.write("flat, and nothing wrong\n" if not wrong else f"{len(wrong)} things are wrong\n")
+    return bool(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
