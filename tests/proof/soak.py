@@ -24,7 +24,7 @@ from tests.proof.client import Told, ask, chat, request
 from tests.serving.harness import data_uri, image_part, serving, until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from tests.serving.harness import Service
 
@@ -104,12 +104,15 @@ def sample(service: Service, began: float) -> Sample:
     )
 
 
-async def traffic(service: Service, seconds: float, at_once: int, samples: list[Sample], seed: int) -> list[str]:
+async def traffic(
+    service: Service, seconds: float, at_once: int, samples: list[Sample], seed: int, only: Collection[str]
+) -> list[str]:
     """Send, and look; gives what was wrong."""
     wrong: list[str] = []
     counts: Counter[str] = Counter()
     began = time.monotonic()
-    names, weights = list(KINDS), [kind.weight for kind in KINDS.values()]
+    names = [name for name in KINDS if not only or name in only]
+    weights = [KINDS[name].weight for name in names]
 
     async def one(number: int) -> None:
         rng = random.Random(seed + number)
@@ -160,11 +163,11 @@ def grown(samples: list[Sample]) -> list[str]:
     return found
 
 
-def run(seconds: float, workers: int, at_once: int, seed: int = 0) -> list[str]:
+def run(seconds: float, workers: int, at_once: int, seed: int = 0, only: Collection[str] = ()) -> list[str]:
     """Everything; gives what was wrong."""
     samples: list[Sample] = []
     with serving("--workers", str(workers), *FLAGS) as service:
-        wrong = asyncio.run(traffic(service, seconds, at_once, samples, seed))
+        wrong = asyncio.run(traffic(service, seconds, at_once, samples, seed, only))
         until(lambda: service.metric("twinlens_requests_inside") == 0, 20)
         until(lambda: service.http.get("/readyz").json()["details"]["running"] == 0, 5)
         until(lambda: not service.leases(), 5)
@@ -185,9 +188,12 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--at-once", type=int, default=8)
+    parser.add_argument("--only", metavar="KIND,KIND", default="", help="not all kinds of requests")
     parser.add_argument("--seed", type=int, default=time.time_ns())
     args = parser.parse_args()
-    wrong = run(args.minutes * 60, args.workers, args.at_once, args.seed)
+    wrong = run(
+        args.minutes * 60, args.workers, args.at_once, args.seed, [name for name in args.only.split(",") if name]
+    )
     for line in wrong[:20]:
         sys.stdout.write(f"WRONG {line}\n")
     sys.stdout.write("flat, and nothing wrong\n" if not wrong else f"{len(wrong)} things are wrong\n")

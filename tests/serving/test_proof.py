@@ -1,4 +1,4 @@
-"""The proofs in short (tests/proof has the long ones); and OPS-18: no file of a request stays, whatever becomes of it."""
+"""The proofs in short (tests/proof has them long); and OPS-18: no file of a request stays, whatever becomes of it."""
 
 from __future__ import annotations
 
