@@ -21,8 +21,8 @@ from tests.proof.client import Told, ask, chat, request
 from tests.serving.harness import serving, until
 
 SLOTS = 8
-WORK_S = 0.25
-TIMEOUT_S = 3.0
+WORK_S = 0.5
+TIMEOUT_S = 4.0
 ENGINE = f"--engine-args=--slots={SLOTS},--capacity={SLOTS},--delay-s={WORK_S},--pieces=2"
 
 

@@ -36,11 +36,13 @@ def test_mixed_traffic_is_answered_rightly_and_leaves_nothing() -> None:
 
 
 def left_over(service: Service) -> set[Path]:
-    """Files that are neither published objects nor the service's own state."""
+    """Files that are neither published objects nor the state of the service and of its living workers."""
+    alive = {str(worker.pid) for worker in [*service.workers, service.engine]} | {str(service.process.pid)}
     names = {"lock", "log", "engine.json", "service.json", "engine.sock", "desk.sock"}
     found = {path for path in service.folder.rglob("*") if path.is_file()}
     own = {path for path in found if path.name in names or path.suffix in (".db", ".beat")}
     kept = {path for path in found if "objects" in path.parts or "rates" in path.parts}
+    kept |= {path for path in found if path.name.endswith("-credit") and path.name.split("-")[0] in alive}
     return found - own - kept
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from twinlens.admission import rules as told
 from twinlens.admission.breakers import EngineBreaker, LongPrompts, failing
 from twinlens.admission.ledger import Ledger, file_of
-from twinlens.admission.places import Places, full, late
+from twinlens.admission.places import SLACK, Places, full, late
 from twinlens.admission.rates import Rates
 from twinlens.admission.rules import Rules
 from twinlens.admission.words import State
@@ -229,7 +229,7 @@ def check(state: State, timeout_s: float, most: int) -> None:
         raise failing(left)
     if state.waiting >= most and state.running >= state.places:
         raise full(state.places, most, state.wait)
-    if state.waiting and state.seconds and state.wait + state.seconds > timeout_s:
+    if state.waiting and state.seconds and state.wait + state.seconds > SLACK * timeout_s:
         raise late(state.wait)
 
 

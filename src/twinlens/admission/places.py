@@ -30,7 +30,7 @@ LONG = 4096  # tokens of prompt and answer; more is a long request
 PATIENCE_S = 5.0
 BULK_TURN = 16
 FLOWS = 4096  # clocks that are kept; beyond that only of those who wait
-SLACK = 0.9  # of the time to the deadline that may be booked by what was learned
+SLACK = 0.75  # of the time to the deadline that may be booked by what was learned
 
 
 @dataclass(frozen=True, slots=True)
