@@ -131,7 +131,7 @@ def _quiet(service: Service) -> int:
 def test_keys_take_turns_and_bulk_work_comes_last(tmp_path: Path, workers: str) -> None:
     greedy, modest = new_key(tmp_path, "greedy", "chat"), new_key(tmp_path, "modest", "chat")
     bulk = new_key(tmp_path, "bulk", "batch")
-    flags = ("--max-running", "1", "--rate-burst", "50", "--engine-args=--delay-s=0.3,--pieces=2")
+    flags = ("--max-running", "1", "--rate-burst", "50", "--engine-args=--delay-s=0.6,--pieces=2")
     with serving("--workers", workers, *flags, folder=tmp_path) as service:
         ended: list[str] = []
 
@@ -142,9 +142,9 @@ def test_keys_take_turns_and_bulk_work_comes_last(tmp_path: Path, workers: str) 
 
         with concurrent.futures.ThreadPoolExecutor(32) as pool:
             futures = [pool.submit(one, bulk, "bulk") for _ in range(3)]
-            until(lambda: details(service)["waiting"] >= 2, 5)
+            until(lambda: details(service)["waiting"] >= 2, 10)
             futures += [pool.submit(one, greedy, "greedy") for _ in range(10)]
-            until(lambda: details(service)["waiting"] >= 8, 5)
+            until(lambda: details(service)["waiting"] >= 8, 10)
             futures += [pool.submit(one, modest, "modest") for _ in range(3)]
             for future in futures:
                 future.result(60)
