@@ -27,8 +27,9 @@ def user(*parts: Any) -> list[Any]:
 
 
 def test_models(client: Any) -> None:
-    (model,) = client.models.list().data
+    model, *tasks = client.models.list().data
     assert model.id == "demo"
+    assert {"task:receipt", "task:lab-report"} <= {task.id for task in tasks}
 
 
 def test_plain(client: Any) -> None:
