@@ -29,6 +29,7 @@ class ImageRef:
     detail: Detail = "auto"
     min_pixels: int | None = None  # of this part, in pixels of the resized picture
     max_pixels: int | None = None
+    file_id: str = ""  # of an uploaded file; then `url` is empty
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,18 +9,24 @@
     │   ├── ContextLengthExceeded      400     context_length_exceeded
     │   ├── OverTokenLimit             400     over_token_limit
     │   ├── TooManyImages              400     too_many_images
+    │   ├── FileQuotaExceeded          400     file_quota_exceeded
     │   └── ImageError                 400     invalid_image
     │       ├── InvalidBase64          400     invalid_base64
     │       ├── UnsupportedImageFormat 400     unsupported_image_format
     │       ├── ImageTooLarge          400     image_too_large
+    │       │   └── TooManyBytes       400     image_too_large
     │       ├── ImageAspectRatio       400     image_aspect_ratio
-    │       └── ImageUrlNotAllowed     400     image_url_not_allowed
+    │       ├── ImageUrlNotAllowed     400     image_url_not_allowed
+    │       ├── ImageFetchFailed       400     image_fetch_failed
+    │       └── ImageFetchTimeout      400     image_fetch_timeout
     ├── Unauthorized                   401     invalid_api_key
     ├── Forbidden                      403     insufficient_scope
     ├── HostNotAllowed                 403     host_not_allowed
+    ├── OriginNotAllowed               403     origin_not_allowed
     ├── NotFound                       404     not_found
     │   ├── ModelNotFound              404     model_not_found
-    │   └── TaskNotFound               404     task_not_found
+    │   ├── TaskNotFound               404     task_not_found
+    │   └── FileNotThere               404     file_not_found
     ├── MethodNotAllowed               405     method_not_allowed
     ├── BodyTooSlow                    408     body_too_slow
     ├── BodyTooLarge                   413     body_too_large
@@ -34,7 +40,8 @@
     │   │   ├── AnswerTruncated        502     output_truncated
     │   │   └── FinishError            502     finishing_failed
     │   ├── AuditError                 507     audit_unwritable
-    │   └── StoreError                 507     store_unusable
+    │   ├── StoreError                 507     store_unusable
+    │   └── FileStorageError           507     file_storage_error
     ├── Unavailable                    503     unavailable
     │   ├── Overloaded                 503     overloaded
     │   ├── Draining                   503     draining
@@ -157,6 +164,13 @@ class TooManyImages(InvalidRequest):
     cure = "Leave out pictures of earlier turns, or raise max_images."
 
 
+class FileQuotaExceeded(InvalidRequest):
+    """More files, or more bytes in files, than one owner may keep here."""
+
+    code = "file_quota_exceeded"
+    cure = "Delete files that are no longer needed, or wait until some expire."
+
+
 class ImageError(InvalidRequest):
     """A part that should be a picture and is not usable as one; `param` names the part."""
 
@@ -185,6 +199,12 @@ class ImageTooLarge(ImageError):
     cure = "Scale the picture down before sending it."
 
 
+class TooManyBytes(ImageTooLarge):
+    """The pictures of one request, fetched or uploaded, have more bytes together than a request may."""
+
+    cure = "Send fewer or smaller pictures in one request."
+
+
 class ImageAspectRatio(ImageError):
     """One side is more than 200 times the other, which the model's processor does not take."""
 
@@ -196,7 +216,22 @@ class ImageUrlNotAllowed(ImageError):
     """A URL that the server will not follow."""
 
     code = "image_url_not_allowed"
-    cure = "Send the picture itself as a data URI."
+    cure = "Send the picture itself as a data URI, or have the operator add its https host to url_hosts."
+
+
+class ImageFetchFailed(ImageError):
+    """A URL that may be followed did not lead to a picture's bytes; the message says what its server answered."""
+
+    code = "image_fetch_failed"
+    cure = "See that the URL works for everybody, or send the picture itself as a data URI."
+
+
+class ImageFetchTimeout(ImageError):
+    """A URL's server did not give the whole picture in time."""
+
+    code = "image_fetch_timeout"
+    retryable = True
+    cure = "Try again later, or send the picture itself as a data URI."
 
 
 class Unauthorized(TwinlensError):
@@ -226,6 +261,15 @@ class HostNotAllowed(TwinlensError):
     cure = "Call the service by its own address, add the name to allowed_hosts, or configure keys."
 
 
+class OriginNotAllowed(TwinlensError):
+    """A page of another site had a browser send this, which browsers do without asking for forms."""
+
+    status = 403
+    code = "origin_not_allowed"
+    type = "permission_error"
+    cure = "Send it from a program, or add the page's origin to cors_origins."
+
+
 class NotFound(TwinlensError):
     """No such route or object."""
 
@@ -247,6 +291,13 @@ class TaskNotFound(NotFound):
 
     code = "task_not_found"
     cure = "GET /v1/tasks lists what is there; tasks of your own lie in the folder of the setting tasks_dir."
+
+
+class FileNotThere(NotFound):
+    """No such uploaded file: never there, deleted, expired, or another owner's, which looks the same."""
+
+    code = "file_not_found"
+    cure = "GET /v1/files lists your files; upload it again if it has expired."
 
 
 class MethodNotAllowed(TwinlensError):
@@ -371,6 +422,14 @@ class StoreError(ServerError):
     status = 507
     code = "store_unusable"
     cure = "Free memory under the store's folder, or give it another one with --store."
+
+
+class FileStorageError(ServerError):
+    """An uploaded file cannot be kept: the disk, or the room given to files, is full."""
+
+    status = 507
+    code = "file_storage_error"
+    cure = "Have the operator free space under the folder for data, or raise files_bytes."
 
 
 class Unavailable(TwinlensError):

@@ -72,7 +72,7 @@ class Pipeline:
         """Yield `Begun`, then the pieces. Raises only errors of the tree (and CancelledError)."""
         with self.gate.admit(request.caller) as ticket, Deadline(ticket.deadline) as clock:
             with _timed("load"):
-                sights = await clock.over(self.loader.look(request.images))
+                sights = await clock.over(self.loader.look(request.images, request.caller.tenant))
             prompt_tokens = await clock.over(self._measure(request, sights))
             request = self._bounded(request, sights, prompt_tokens)
             vision = sum(sight.tokens for sight in sights)

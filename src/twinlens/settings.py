@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 import msgspec
 
+from twinlens import __version__
 from twinlens.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -91,6 +92,24 @@ class Settings:
     max_text_chars: int = setting(1_000_000, "characters of text in one request", minimum=1)
     min_pixels: int = setting(0, "lower bound of the resized picture; 0: as the model says", unit="pixels", minimum=0)
     max_pixels: int = setting(0, "upper bound of the resized picture; 0: as the model says", unit="pixels", minimum=0)
+
+    url_hosts: tuple[str, ...] = setting(
+        (),
+        "hosts whose https URLs are fetched, as img.example.org, *.example.org, host:8443, or * for all; none: off",
+    )
+    url_timeout_s: float = setting(10.0, "longest fetch of a picture, redirects included", unit="seconds", minimum=0.1)
+    url_connections_per_host: int = setting(8, "connections to one host of URLs, per worker", minimum=1)
+    url_user_agent: str = setting(
+        f"Twinlens/{__version__} (picture fetcher)", "what fetches call themselves; some hosts want a contact in it"
+    )
+
+    max_file_bytes: int = setting(64 << 20, "largest file at /v1/files", unit="bytes", minimum=1024)
+    files_bytes_per_owner: int = setting(1 << 30, "files that one tenant may keep", unit="bytes", minimum=1024)
+    files_per_owner: int = setting(1000, "number of files that one tenant may keep", minimum=1)
+    files_bytes: int = setting(10 << 30, "files of all tenants together", unit="bytes", minimum=1024)
+    files_life_s: int = setting(
+        7 * 24 * 3600, "life of a file whose upload names none (expires_after)", unit="seconds", minimum=60
+    )
 
     max_running: int = setting(0, "requests at the engine at once; 0: as the engine says", minimum=0)
     max_queue: int = setting(256, "requests waiting in front of the engine", minimum=0)

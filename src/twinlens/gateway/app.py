@@ -12,6 +12,7 @@ from starlette.routing import Route, Router
 
 from twinlens.errors import NotFound
 from twinlens.gateway.chat import Asking, Chat, Inference
+from twinlens.gateway.files import CONTENT, FILE, FILES, ContentRoute, FileRoute, FilesRoute, filing
 from twinlens.gateway.front import Front
 from twinlens.gateway.http import Intake
 from twinlens.gateway.ops import Metrics, Models, OpenApi, Readyz, docs, livez
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from twinlens.admission.keys import Ring
     from twinlens.gateway.access import Access
     from twinlens.gateway.engine_view import EngineView
+    from twinlens.media.uploads import Uploads
     from twinlens.model.checkpoint import Checkpoint
     from twinlens.pipeline import Pipeline
     from twinlens.settings import Settings
@@ -56,6 +58,7 @@ class Parts:
     model: Checkpoint
     engine: EngineView
     pipeline: Pipeline
+    uploads: Uploads
     metrics_dir: Path | None
     data_dir: Path
 
@@ -73,6 +76,7 @@ def build(parts: Parts) -> tuple[ASGIApp, Metrics]:
     shelf = load(settings)
     tasks = Tasks(shelf, parts.model.weights_id, audit, settings.audit_content)
     asking = Asking(parser, tasks, Private(settings), engine, pipeline, intake, settings.request_timeout_s)
+    files = filing(parts.uploads, settings.cors_origins, settings.request_timeout_s, settings.files_life_s)
     gauges = Metrics(pipeline.gate, pipeline.store, engine, parts.ring, parts.metrics_dir)
 
     async def metrics(request: Request) -> Response:
@@ -88,6 +92,9 @@ def build(parts: Parts) -> tuple[ASGIApp, Metrics]:
         Route("/v1/tasks/{name}", UnknownTask(shelf), methods=["POST"]),
         Route("/v1/tasks", TaskCatalogue(shelf), methods=["GET"]),
         Route("/v1/models", Models(names, parts.model.context), methods=["GET"]),
+        Route(FILES, FilesRoute(files), methods=["GET", "POST"]),
+        Route(FILE, FileRoute(files), methods=["GET", "DELETE"]),
+        Route(CONTENT, ContentRoute(files), methods=["GET"]),
         Route("/livez", livez, methods=["GET"]),
         Route("/readyz", Readyz(engine, pipeline.gate, parts.ring), methods=["GET"]),
         Route("/metrics", metrics, methods=["GET"]),

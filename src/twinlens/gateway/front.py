@@ -36,6 +36,7 @@ class Exchange:
         self.request_id = request_id
         self.ignored = tuple(ignored)
         self.status = 0
+        self.route = ""  # its template, where the path holds a name
         self.note = ""  # for the log line: counts and sizes, never content
         self.caller = Caller()
         self.operator = False  # may see what is for operators only
@@ -120,7 +121,7 @@ class Front:
             await send_error(send, error, headers)
 
     def _note(self, scope: Scope, exchange: Exchange, seconds: float) -> None:
-        route = scope["path"] if scope["path"] in self._routes else "unmatched"
+        route = exchange.route or (scope["path"] if scope["path"] in self._routes else "unmatched")
         metrics.requests(route, exchange.status).inc()
         level = logging.DEBUG if route in OPEN_PATHS or route == "/metrics" else logging.INFO
         log.log(

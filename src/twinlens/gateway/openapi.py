@@ -15,6 +15,7 @@ _STRUCTS = (
     wire.ChatBody,
     wire.TextPartBody,
     wire.ImagePartBody,
+    wire.FilePartBody,
     wire.InferenceBody,
     wire.ChatAnswer,
     wire.Chunk,
@@ -24,6 +25,9 @@ _STRUCTS = (
     wire.TaskDelta,
     wire.TaskList,
     wire.ModelList,
+    wire.FileObject,
+    wire.FileList,
+    wire.FileDeleted,
     wire.Readiness,
     wire.ErrorBody,
 )
@@ -43,7 +47,7 @@ def document() -> dict[str, Any]:
     parts = components["MessageBody"]["properties"]["content"]["anyOf"]
     for branch in parts:
         if branch.get("type") == "array":
-            branch["items"] = {"anyOf": [_ref("TextPartBody"), _ref("ImagePartBody")]}
+            branch["items"] = {"anyOf": [_ref("TextPartBody"), _ref("ImagePartBody"), _ref("FilePartBody")]}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -116,6 +120,7 @@ def _paths() -> dict[str, Any]:
                 "responses": _answers(_json("ModelList"), "The model comes first."),
             }
         },
+        **_file_paths(),
         "/livez": {"get": {"summary": "The process lives.", "responses": _answers(text, "It does.")}},
         "/readyz": {"get": {"summary": "Requests are answered.", "responses": ready}},
         "/metrics": {"get": {"summary": "Prometheus metrics.", "responses": _answers(text, "The metrics.")}},
@@ -129,12 +134,64 @@ def _paths() -> dict[str, Any]:
     }
 
 
+def _file_paths() -> dict[str, Any]:
+    name = {"name": "file_id", "in": "path", "required": True, "schema": {"type": "string"}}
+    raw = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+    listing = {
+        "summary": "Your uploaded files.",
+        "parameters": [
+            _query("limit", {"type": "integer", "minimum": 1, "maximum": 10_000}),
+            _query("order", {"type": "string", "enum": ["asc", "desc"]}),
+            _query("after", {"type": "string"}),
+            _query("purpose", _PURPOSE),
+        ],
+        "responses": _answers(_json("FileList"), "The files."),
+    }
+    upload = {
+        "summary": "Upload a file that later requests name.",
+        "requestBody": {"required": True, "content": {"multipart/form-data": {"schema": _FORM}}},
+        "responses": _answers(_json("FileObject"), "The file."),
+    }
+    return {
+        "/v1/files": {"get": listing, "post": upload},
+        "/v1/files/{file_id}": {
+            "parameters": [name],
+            "get": {"summary": "One uploaded file.", "responses": _answers(_json("FileObject"), "The file.")},
+            "delete": {"summary": "Delete it.", "responses": _answers(_json("FileDeleted"), "It is gone.")},
+        },
+        "/v1/files/{file_id}/content": {
+            "parameters": [name],
+            "get": {"summary": "Its bytes as they came.", "responses": _answers(raw, "The bytes.")},
+        },
+    }
+
+
+def _query(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "in": "query", "required": False, "schema": schema}
+
+
+_PURPOSE = {"type": "string", "enum": ["vision", "user_data"]}
+_FORM = {
+    "type": "object",
+    "required": ["file", "purpose"],
+    "properties": {
+        "file": {"type": "string", "format": "binary"},
+        "purpose": _PURPOSE,
+        "expires_after[anchor]": {"type": "string", "enum": ["created_at"]},
+        "expires_after[seconds]": {"type": "integer", "minimum": 3600, "maximum": 2_592_000},
+    },
+}
+
+
 @cache
 def page() -> str:
     """The routes as one HTML page."""
     whole = document()
     routes = "".join(
-        _route(method, path, operation) for path, item in whole["paths"].items() for method, operation in item.items()
+        _route(method, path, operation)
+        for path, item in whole["paths"].items()
+        for method, operation in item.items()
+        if method != "parameters"
     )
     shapes = "".join(_shape(name, schema) for name, schema in sorted(whole["components"]["schemas"].items()))
     example = html.escape(_EXAMPLE.format(base="http://127.0.0.1:8000"))

@@ -30,6 +30,8 @@ from twinlens.gateway.wire import (
     HARMLESS,
     REFUSED,
     ChatBody,
+    FilePartBody,
+    FileRef,
     ImagePartBody,
     ImageUrl,
     InferenceBody,
@@ -38,6 +40,7 @@ from twinlens.gateway.wire import (
     StreamOptions,
     TextPartBody,
 )
+from twinlens.media.fetch import is_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -66,6 +69,9 @@ MESSAGE = frozenset(MessageBody.__struct_fields__) | {
 TEXT_PART = frozenset({"type", "text", "cache_control"})
 IMAGE_PART = frozenset({"type", "cache_control", *ImagePartBody.__struct_fields__})
 IMAGE_URL = frozenset(ImageUrl.__struct_fields__)
+FILE_PART = frozenset({"type", "cache_control", *FilePartBody.__struct_fields__})
+FILE = frozenset(FileRef.__struct_fields__)
+PICTURES = ("image_url", "file")  # kinds of parts
 _NESTED = {
     "stream_options": frozenset({*StreamOptions.__struct_fields__, "include_obfuscation"}),
     "response_format": frozenset(ResponseFormat.__struct_fields__),
@@ -149,6 +155,8 @@ def _unknown_of_part(part: Any, where: str) -> list[str]:
     _bound_fields(part, where)
     if part.get("type") == "image_url":
         return [*_strange(part, IMAGE_PART, where), *_strange(part.get("image_url"), IMAGE_URL, f"{where}.image_url")]
+    if part.get("type") == "file":
+        return [*_strange(part, FILE_PART, where), *_strange(part.get("file"), FILE, f"{where}.file")]
     return _strange(part, TEXT_PART, where) if part.get("type") == "text" else []
 
 
@@ -278,7 +286,7 @@ def _written(values: Sequence[Any]) -> int:
 def _count_parts(messages: Sequence[MessageBody]) -> tuple[int, int]:
     """All parts, and those that are pictures: counted before anything is made of them."""
     lists = [turn.content for turn in messages if isinstance(turn.content, list)]
-    pictures = sum(part.get("type") == "image_url" for parts in lists for part in parts)
+    pictures = sum(part.get("type") in PICTURES for parts in lists for part in parts)
     return sum(map(len, lists)), pictures
 
 
@@ -289,9 +297,12 @@ def _part(part: dict[str, Any], where: str, images: list[ImageRef]) -> Part:
     if kind == "image_url":
         images.append(_image(converted(part, ImagePartBody, where), where))
         return ImagePart(len(images) - 1)
+    if kind == "file":
+        images.append(_file(converted(part, FilePartBody, where), where))
+        return ImagePart(len(images) - 1)
     if isinstance(kind, str) and kind in _ELSEWHERE:
         raise NotHere(f"“{where}”: {_ELSEWHERE[kind]} is not served here.", param=where)
-    raise InvalidField(f"“{where}.type” must be “text” or “image_url”.", param=f"{where}.type")
+    raise InvalidField(f"“{where}.type” must be “text”, “image_url” or “file”.", param=f"{where}.type")
 
 
 def _image(body: ImagePartBody, where: str) -> ImageRef:
@@ -304,6 +315,28 @@ def _image(body: ImagePartBody, where: str) -> ImageRef:
         detail=image.detail or "auto",
         min_pixels=body.min_pixels or image.min_pixels,
         max_pixels=body.max_pixels or image.max_pixels,
+    )
+
+
+def _file(body: FilePartBody, where: str) -> ImageRef:
+    file = body.file
+    if (file.file_id is None) == (file.file_data is None):
+        raise InvalidField(f"“{where}.file” needs one of “file_id” and “file_data”.", param=f"{where}.file")
+    data = (file.file_data or "").strip()
+    if file.file_data is not None and not data:
+        raise InvalidField(f"“{where}.file.file_data” is empty.", param=f"{where}.file.file_data")
+    if is_url(data):
+        raise InvalidField(
+            f"“{where}.file.file_data” is a URL; it takes the file's bytes.",
+            param=f"{where}.file.file_data",
+            cure="Put the URL into a part of the type “image_url”.",
+        )
+    return ImageRef(
+        where=where,
+        url=data,
+        file_id=file.file_id or "",
+        min_pixels=body.min_pixels,
+        max_pixels=body.max_pixels,
     )
 
 

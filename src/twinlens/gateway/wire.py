@@ -17,6 +17,8 @@ Penalty = Annotated[float, Meta(ge=-2.0, le=2.0)]
 Count = Annotated[int, Meta(ge=1, le=10_000_000)]
 StopText = Annotated[str, Meta(min_length=1, max_length=256)]
 
+FileData = Annotated[str, Meta(description="data:image/...;base64,... or the bare base64 of a picture file")]
+
 # OpenAI fields that are bookkeeping or hints: taken and without effect.
 HARMLESS = frozenset(
     {
@@ -62,9 +64,11 @@ REFUSED = frozenset(
 
 
 class ImageUrl(msgspec.Struct, kw_only=True):
-    """A picture: a data URI or bare base64."""
+    """A picture: a data URI, bare base64, or the https URL of a host that the operator allows."""
 
-    url: Annotated[str, Meta(description="data:image/...;base64,... or the bare base64 of a picture file")]
+    url: Annotated[
+        str, Meta(description="data:image/...;base64,..., the bare base64 of a picture file, or an https URL")
+    ]
     detail: Literal["auto", "low", "high"] | None = None
     min_pixels: Count | None = None
     max_pixels: Count | None = None
@@ -80,6 +84,22 @@ class ImagePartBody(msgspec.Struct, kw_only=True, tag_field="type", tag="image_u
     """A picture inside a message; the bounds may stand here or inside `image_url`."""
 
     image_url: ImageUrl | str
+    min_pixels: Count | None = None
+    max_pixels: Count | None = None
+
+
+class FileRef(msgspec.Struct, kw_only=True):
+    """A picture as a file: one uploaded before, or the file's bytes. Exactly one of the two."""
+
+    file_id: Annotated[str, Meta(min_length=1, max_length=128)] | None = None
+    file_data: FileData | None = None
+    filename: str | None = None
+
+
+class FilePartBody(msgspec.Struct, kw_only=True, tag_field="type", tag="file"):
+    """A picture inside a message, as a file; the bounds as for `image_url`."""
+
+    file: FileRef
     min_pixels: Count | None = None
     max_pixels: Count | None = None
 
@@ -352,6 +372,38 @@ class ModelList(msgspec.Struct, kw_only=True):
 
     object: Literal["list"] = "list"
     data: list[ModelBody]
+
+
+class FileObject(msgspec.Struct, kw_only=True):
+    """An uploaded file. Times in Unix seconds."""
+
+    id: str
+    object: Literal["file"] = "file"
+    bytes: int
+    created_at: int
+    expires_at: int
+    filename: str
+    purpose: Literal["vision", "user_data"]
+    status: Literal["processed"] = "processed"
+    status_details: None = None
+
+
+class FileList(msgspec.Struct, kw_only=True):
+    """Answer of GET /v1/files."""
+
+    object: Literal["list"] = "list"
+    data: list[FileObject]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+
+
+class FileDeleted(msgspec.Struct, kw_only=True):
+    """Answer of DELETE /v1/files/{file_id}."""
+
+    id: str
+    object: Literal["file"] = "file"
+    deleted: Literal[True] = True
 
 
 class ErrorDetail(msgspec.Struct, kw_only=True):

@@ -34,6 +34,9 @@ from twinlens.gateway.engine_view import EngineView
 from twinlens.gateway.private import CleanFormatter, plan_of
 from twinlens.gateway.protocol import BoundedProtocol
 from twinlens.media import Loader
+from twinlens.media.fetch import Fetcher
+from twinlens.media.sources import Supplies
+from twinlens.media.uploads import Uploads
 from twinlens.model import checkpoint
 from twinlens.orders import BEAT_INTERVAL_S, beat, desk_socket, orders_from_json
 from twinlens.parent import die_with_parent
@@ -55,6 +58,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("twinlens.gateway")
 
 REREAD_S = 1.0
+SWEEP_S = 60.0
 
 
 class Worker:
@@ -67,7 +71,14 @@ class Worker:
             Path(orders.model_folder), revision=settings.revision, served_name=settings.served_name
         )
         self.store = Store(store_dir(settings), settings.store_bytes)
-        self.loader = Loader(self.found.rule, self.store, settings, salt=self.found.weights_id)
+        self.uploads = Uploads(Path(orders.data_dir), settings)
+        self.loader = Loader(
+            self.found.rule,
+            self.store,
+            settings,
+            salt=self.found.weights_id,
+            supplies=Supplies(Fetcher(settings), self.uploads),
+        )
         self.client = EngineClient(
             orders.engine, model=self.found.name, pool=1024, idle_timeout_s=settings.idle_timeout_s
         )
@@ -117,6 +128,7 @@ class Worker:
                 model=self.found,
                 engine=self.engine,
                 pipeline=pipeline,
+                uploads=self.uploads,
                 metrics_dir=folder if folder.is_dir() else None,
                 data_dir=Path(self.orders.data_dir),
             )
@@ -127,7 +139,7 @@ class Worker:
         if self.desk and self.desk.shared:
             await self.desk.shared.close()
         await self.client.close()
-        self.loader.close()
+        await self.loader.aclose()
 
 
 class _Server(uvicorn.Server):
@@ -161,7 +173,12 @@ async def serve(orders: WorkerOrders) -> None:
     _on_signals(worker.gate, server, orders.settings.drain_timeout_s)
     listener = socket.socket(fileno=orders.listen_fd)
     life = asyncio.ensure_future(_show_life(orders, gauges))
-    aside = [life, asyncio.ensure_future(_follow(worker.ring)), asyncio.ensure_future(worker.follow())]
+    aside = [
+        life,
+        asyncio.ensure_future(_follow(worker.ring)),
+        asyncio.ensure_future(worker.follow()),
+        asyncio.ensure_future(_sweep(worker.uploads)),
+    ]
     try:
         await server.serve(sockets=[listener])
     finally:
@@ -198,6 +215,13 @@ async def _follow(ring: Ring) -> None:
     while True:
         await asyncio.sleep(REREAD_S)
         await asyncio.to_thread(ring.reread)
+
+
+async def _sweep(uploads: Uploads) -> None:
+    """Remove files that have expired, and at the start what a killed process left."""
+    while True:
+        await asyncio.to_thread(uploads.sweep)
+        await asyncio.sleep(SWEEP_S)
 
 
 async def _show_life(orders: WorkerOrders, gauges: Metrics) -> None:

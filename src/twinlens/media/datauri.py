@@ -1,4 +1,4 @@
-"""The bytes behind the `url` of a picture: a data URI or bare base64. Nothing is ever fetched or opened here.
+"""The bytes of a picture that came inside the request: a data URI or bare base64. Nothing is fetched or opened here.
 
 What clients really send is taken (line breaks, missing padding, the URL-safe alphabet, percent-encoding, parameters,
 upper case); what does not decode to exactly the bytes that were meant is refused with the place of the first fault.

@@ -40,6 +40,24 @@ RECIPE = (
     f"pillow {PIL.__version__}, jpeg {features.version('libjpeg_turbo') or features.version('jpg')}, "
     f"webp {features.version('webp')}, first frame, upright, 16 bit scaled, white, srgb perceptual, {RESIZER}, 1"
 )
+if features.check("avif"):
+    from PIL import AvifImagePlugin  # noqa: F401
+try:
+    import pillow_heif
+except ImportError:  # the extra “heic”
+    HEIC = False
+else:
+    HEIC = True
+    # One thread a picture, as everything here; nothing but the picture itself is looked at.
+    pillow_heif.register_heif_opener(decode_threads=1, thumbnails=False, depth_images=False, aux_images=False)
+
+FORMATS = (
+    *signature.FORMATS,
+    *(("AVIF",) if features.check("avif") else ()),
+    *(("HEIC",) if HEIC else ()),
+)
+_EXTRAS = {"AVIF": "a Pillow with AVIF", "HEIC": "the extra “heic”: pip install 'twinlens[heic]'"}
+_PILLOW_NAMES = {"HEIC": "HEIF"}
 _SAFE_WEBP = (1, 3, 2)  # older ones write out of bounds on a crafted file (CVE-2023-4863)
 _TURNS = {
     2: Pillow.Transpose.FLIP_LEFT_RIGHT,
@@ -76,6 +94,13 @@ Pillow.MAX_IMAGE_PIXELS = None
 warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
 
 
+def recipe(name: str) -> str:
+    """All that makes the pixels of a file of this format what they are."""
+    if name == "HEIC":
+        return f"{RECIPE}, pillow-heif {pillow_heif.__version__}, libheif {pillow_heif.libheif_version()}"
+    return f"{RECIPE}, avif {features.version('avif')}" if name == "AVIF" else RECIPE
+
+
 @dataclass(frozen=True, slots=True)
 class Header:
     """What a picture file is, before its pixels are decoded. `size` is (height, width), upright, in pixels."""
@@ -103,8 +128,8 @@ def look(data: bytes, where: str, most_pixels: int) -> Header:
     Raises UnsupportedImageFormat naming what it is instead, ImageTooLarge above `most_pixels`, ImageError if damaged.
     """
     name = signature.sniff(data)
-    if name not in signature.FORMATS:
-        raise UnsupportedImageFormat(f"{where} is {_called(name)}, not a picture that is taken here.", param=where)
+    if name not in FORMATS:
+        raise _unsupported(name, where)
     declared = signature.declared_size(data, name)
     _bound(declared, where, most_pixels)
     if name == "JPEG" and declared is not None:
@@ -148,7 +173,7 @@ _SIDEWAYS = {
 
 
 def _open(data: bytes, name: str) -> Pillow.Image:
-    return Pillow.open(io.BytesIO(data), formats=(name,))
+    return Pillow.open(io.BytesIO(data), formats=(_PILLOW_NAMES.get(name, name),))
 
 
 def _bound(size: tuple[int, int] | None, where: str, most: int) -> None:
@@ -162,8 +187,8 @@ def _bound(size: tuple[int, int] | None, where: str, most: int) -> None:
 
 def _turn(image: Pillow.Image, data: bytes, name: str) -> tuple[Pillow.Transpose | None, tuple[str, ...]]:
     """How to turn the decoded picture upright, and what to say if that cannot be known."""
-    if name == "TIFF":
-        return None, ()  # Pillow turns these itself while it decodes
+    if name in ("TIFF", "HEIC"):
+        return None, ()  # turned by their decoders; what EXIF says in a HEIC is not meant for its reader
     if name == "JPEG" and signature.declared_size(data, name) is not None:
         return None, ()  # what `look` went by, so that size and pixels never disagree
     if name == "PNG" and "exif" not in image.info:
@@ -184,13 +209,32 @@ def _frames(image: Pillow.Image, data: bytes, name: str) -> int:
         return signature.gif_frames(data)
     if name == "TIFF":
         return signature.tiff_pages(data)
-    if name in ("PNG", "WEBP"):
+    if name in ("PNG", "WEBP", "AVIF"):
         return int(getattr(image, "n_frames", 1))
     return 1
 
 
-def _called(name: str) -> str:
-    return f"{name} data" if name else "data of an unknown kind"
+def is_taken(start: bytes) -> bool:
+    """Whether a file that starts so, with some hundred bytes at least, is of a kind that is taken here."""
+    return signature.sniff(start) in FORMATS
+
+
+def _unsupported(name: str, where: str) -> UnsupportedImageFormat:
+    names = ["WebP" if taken == "WEBP" else taken for taken in FORMATS]
+    taken = f"{', '.join(names[:-1])} or {names[-1]}"
+    if name == "PDF":
+        return UnsupportedImageFormat(
+            f"{where} is a PDF document, whose pages are not taken here yet.",
+            param=where,
+            cure=f"Send each page as a picture ({taken}).",
+        )
+    called = f"{name} data" if name else "data of an unknown kind"
+    operator = f" The operator can add it with {_EXTRAS[name]}." if name in _EXTRAS else ""
+    return UnsupportedImageFormat(
+        f"{where} is {called}, not a picture that is taken here.",
+        param=where,
+        cure=f"Convert the picture to {taken}.{operator}",
+    )
 
 
 @contextmanager

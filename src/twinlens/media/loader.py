@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import os
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
 from blake3 import blake3
@@ -19,6 +19,7 @@ from blake3 import blake3
 from twinlens.core import Image, Sight
 from twinlens.errors import InvalidRequest, SettingsError
 from twinlens.media import datauri, decode, signature
+from twinlens.media.sources import Sources, Supplies
 from twinlens.store.keys import pixels_key
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from twinlens.settings import Settings
     from twinlens.store import Lease, Store
 
+Given: TypeAlias = "tuple[ImageRef, bytes | None]"  # the bytes where they came from outside the request
 A = TypeVar("A")
 B = TypeVar("B")
 
@@ -42,10 +44,19 @@ LARGE = 32_000_000  # pixels; pictures above are decoded one at a time, because 
 class Loader:
     """Makes pixels of what clients send. One for each gateway process; `close` ends its threads."""
 
-    def __init__(self, rule: PictureRule, store: Store, settings: Settings, *, salt: str = "") -> None:
+    def __init__(
+        self,
+        rule: PictureRule,
+        store: Store,
+        settings: Settings,
+        *,
+        salt: str = "",
+        supplies: Supplies | None = None,
+    ) -> None:
         """Raises OperatorError for unsafe decoders, SettingsError for bounds that the model does not take.
 
-        `salt` goes into every key: services with different salts share no object.
+        `salt` goes into every key: services with different salts share no object. Without `supplies` no URL is
+        followed and no file found.
         """
         decode.check_decoders()
         try:
@@ -58,17 +69,28 @@ class Loader:
         self._most_pixels = settings.max_image_pixels
         threads = settings.load_threads or len(os.sched_getaffinity(0))
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="twinlens-load")
+        self._sources = Sources(
+            supplies or Supplies(),
+            self._pool,
+            each=settings.max_image_bytes,
+            together=settings.max_body_bytes,
+        )
         self._one_large = asyncio.Lock()  # waited for on the event loop: a thread that waited would serve nobody
 
-    async def look(self, refs: Sequence[ImageRef]) -> tuple[Sight, ...]:
-        """Headers, sizes and keys, in the order of `refs`. Raises the ImageError of the first bad one."""
+    async def look(self, refs: Sequence[ImageRef], owner: str = "") -> tuple[Sight, ...]:
+        """Headers, sizes and keys, in the order of `refs`. `owner`: whose files may be named.
+
+        Raises the error of the first bad one.
+        """
         if not refs:
             return ()
-        length = sum(len(ref.url) for ref in refs)
-        if length <= SMALL and (sights := self._look_here(refs)):
+        outside = await self._sources.outside(refs, owner)
+        given = [(ref, outside.get(at)) for at, ref in enumerate(refs)]
+        length = sum(len(ref.url if data is None else data) for ref, data in given)
+        if length <= SMALL and (sights := self._look_here(given)):
             return sights
         apart = len(refs) > 1 and length > MUCH
-        groups = [[ref] for ref in refs] if apart else [refs]
+        groups = [[one] for one in given] if apart else [given]
         found = await self._each(self._look_at, groups)
         return tuple(sight for group in found for sight in group)
 
@@ -95,31 +117,40 @@ class Loader:
                 said |= zip((sight.key for sight in group), await self._each(work, group), strict=True)
         return said
 
+    async def aclose(self) -> None:
+        """End the connections to other hosts, and then as `close`."""
+        await self._sources.close()
+        self.close()
+
     def close(self) -> None:
         """Drop what waits, finish what runs, end the threads."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def _look_here(self, refs: Sequence[ImageRef]) -> tuple[Sight, ...] | None:
+    def _look_here(self, given: Sequence[Given]) -> tuple[Sight, ...] | None:
         """On the event loop: None as soon as a picture is not a plain JPEG, whose header takes microseconds."""
         sights = []
-        for ref in refs:
-            data = datauri.read(ref.url, ref.where, self._most_bytes)
+        for ref, got in given:
+            data = self._bytes(ref, got)
             if not signature.is_plain(data):
                 return None
             sights.append(self._sight(ref, data))
         return tuple(sights)
 
-    def _look_at(self, refs: Sequence[ImageRef]) -> list[Sight]:
-        return [self._sight(ref, datauri.read(ref.url, ref.where, self._most_bytes)) for ref in refs]
+    def _look_at(self, given: Sequence[Given]) -> list[Sight]:
+        return [self._sight(ref, self._bytes(ref, got)) for ref, got in given]
+
+    def _bytes(self, ref: ImageRef, got: bytes | None) -> bytes:
+        return datauri.read(ref.url, ref.where, self._most_bytes) if got is None else got
 
     def _sight(self, ref: ImageRef, data: bytes) -> Sight:
         header = decode.look(data, ref.where, self._most_pixels)
         with _placed(ref.where):
             rule = self._rule.bounded(ref.min_pixels, ref.max_pixels, ref.detail)
             size = rule.target(*header.size)
+        digest, recipe = blake3(data).digest(), decode.recipe(header.format)
         return Sight(
             where=ref.where,
-            key=pixels_key(blake3(data).digest(), part="0", recipe=decode.RECIPE, size=size, salt=self._salt),
+            key=pixels_key(digest, part="0", recipe=recipe, size=size, salt=self._salt),
             data=data,
             source_format=header.format,
             source_size=header.size,

@@ -63,16 +63,30 @@ _BRANDS = {
 }
 
 
+_GENERAL = (b"mif1", b"msf1")
+MOST_BRANDS = 512  # bytes of the list of brands that are looked at
+
+
 def sniff(data: bytes) -> str:
     """Name of the format, by the bytes alone; empty if unknown. Only names in FORMATS are decoded."""
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "WEBP"
     if data[4:8] == b"ftyp":
-        return _BRANDS.get(data[8:12], "MP4 video")
+        return _iso_format(data)
     for offset, start, name in _STARTS:
         if data.startswith(start, offset):
             return name
     return _text_format(data[:1024])
+
+
+def _iso_format(data: bytes) -> str:
+    """HEIC, AVIF or video, by the brands of the file; the general ones say only that it is a picture."""
+    found = _BRANDS.get(data[8:12], "")
+    if found == "HEIC" and data[8:12] in _GENERAL:
+        length = min(int.from_bytes(data[:4], "big"), MOST_BRANDS, len(data))
+        others = {_BRANDS.get(data[at : at + 4]) for at in range(16, length - 3, 4)}
+        return "AVIF" if "AVIF" in others else "HEIC"
+    return found or "MP4 video"
 
 
 def is_plain(data: bytes) -> bool:
@@ -81,6 +95,8 @@ def is_plain(data: bytes) -> bool:
 
 
 def _text_format(head: bytes) -> str:
+    if b"%PDF-" in head:  # readers take one with something before it
+        return "PDF"
     if b"<svg" in head.lower():
         return "SVG"
     if head.lstrip()[:5].lower() in (b"<html", b"<!doc"):

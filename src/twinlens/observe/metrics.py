@@ -49,6 +49,12 @@ PICTURES = Counter(
     ("hit",),
     registry=REGISTRY,
 )
+FETCHES = Counter(
+    "twinlens_url_fetches_total",
+    "Pictures fetched by URL, by outcome: fetched, refused, failed, timeout, too_large or cancelled.",
+    ("outcome",),
+    registry=REGISTRY,
+)
 INSIDE = Gauge(
     "twinlens_requests_inside", "Requests admitted and not finished.", registry=REGISTRY, multiprocess_mode="livesum"
 )
