@@ -72,5 +72,5 @@ def test_every_dependency_has_its_reason() -> None:
     wanted = {re.split(r"[<>=\[; ]", line)[0].lower() for line in project["dependencies"]}
     wanted |= {re.split(r"[<>=\[; ]", line)[0] for extra in project["optional-dependencies"].values() for line in extra}
     told = {name.strip(" *") for row in re.findall(r"^\| ([^|]+) \|", page, re.MULTILINE) for name in row.split(",")}
-    assert wanted <= told | set(re.findall(r"\*\*(\w+)\*\*", page))
+    assert wanted <= told | set(re.findall(r"\*\*([\w-]+)\*\*", page))
     assert told - {"library", "---"} <= wanted

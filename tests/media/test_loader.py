@@ -214,7 +214,7 @@ async def test_bounds_of_the_operator(tmp_path: Path) -> None:
 
 
 REFUSED: dict[str, tuple[str, type[ImageError], str]] = {
-    "IMG-10 HEIC named a.jpg": (uri(FOREIGN["HEIC"], "image/jpeg"), UnsupportedImageFormat, "unsupported_image_format"),
+    "IMG-10 HEIC named a.jpg": (uri(FOREIGN["HEIC"], "image/jpeg"), ImageError, "invalid_image"),
     "IMG-14 cut": (uri(noise("JPEG", 64, 64)[:2000], "image/jpeg"), ImageError, "invalid_image"),
     "IMG-16 ratio": (uri(plain("PNG", (1005, 5))), ImageAspectRatio, "image_aspect_ratio"),
     "B64-08 text": (uri(b"plain text, not an image"), UnsupportedImageFormat, "unsupported_image_format"),

@@ -56,7 +56,7 @@ FORMATS = (
     *(("AVIF",) if features.check("avif") else ()),
     *(("HEIC",) if HEIC else ()),
 )
-_EXTRAS = {"AVIF": "a Pillow with AVIF", "HEIC": "the extra “heic”: pip install 'twinlens[heic]'"}
+_EXTRAS = {"AVIF": "a build of the image library that has it", "HEIC": "the extra “heic”: pip install 'twinlens[heic]'"}
 _PILLOW_NAMES = {"HEIC": "HEIF"}
 _SAFE_WEBP = (1, 3, 2)  # older ones write out of bounds on a crafted file (CVE-2023-4863)
 _TURNS = {

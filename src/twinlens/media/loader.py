@@ -17,7 +17,7 @@ import numpy as np
 from blake3 import blake3
 
 from twinlens.core import Image, Sight
-from twinlens.errors import InvalidRequest, SettingsError
+from twinlens.errors import ImageError, InvalidRequest, SettingsError
 from twinlens.media import datauri, decode, signature
 from twinlens.media.sources import Sources, Supplies
 from twinlens.store.keys import pixels_key
@@ -140,7 +140,11 @@ class Loader:
         return [self._sight(ref, self._bytes(ref, got)) for ref, got in given]
 
     def _bytes(self, ref: ImageRef, got: bytes | None) -> bytes:
-        return datauri.read(ref.url, ref.where, self._most_bytes) if got is None else got
+        if got is None:
+            return datauri.read(ref.url, ref.where, self._most_bytes)
+        if not got:
+            raise ImageError(f"{ref.where} leads to an empty picture.", param=ref.where)
+        return got
 
     def _sight(self, ref: ImageRef, data: bytes) -> Sight:
         header = decode.look(data, ref.where, self._most_pixels)
