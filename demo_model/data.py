@@ -147,7 +147,7 @@ def converse(rng: Random, pictures: list[Picture], held: bool, how_many: int, la
             place = rng.randrange(len(pictures))
             chosen = lang or language(rng, pictures[place].chinese)
             for turn in pictures[place].ask(rng, chosen, 2)[:2]:
-                word = wording(rng, {k: (v[0], v[1]) for k, v in words.PICTURE_WORDS.items()}, chosen, held)
+                word = wording(rng, words.PICTURE_WORDS, chosen, held)
                 word = word.format(n=place + 1, nth=("first", "second")[place])
                 if all(word + turn.prompt != other.prompt for other in turns):
                     turns.append(Turn(word + turn.prompt, turn.answer, turn.skill, turn.kind, turn.schema, turn.lang))
@@ -212,16 +212,16 @@ STAGES: Final[dict[str, tuple[dict[str, float], dict[str, float]]]] = {
         },
     ),
     "pages": (
-        {"small": 0.14, "medium": 0.42, "large": 0.38, "huge": 0.06},
+        {"small": 0.22, "medium": 0.42, "large": 0.28, "huge": 0.08},
         {
-            "read": 1.2,
-            "random": 1.0,
-            "document": 5,
-            "look": 2,
-            "inspect": 1.2,
-            "chart": 1.6,
+            "read": 1.4,
+            "random": 0.7,
+            "document": 4,
+            "look": 4,
+            "inspect": 1.5,
+            "chart": 2.2,
             "garment": 0.5,
-            "contract": 1.1,
+            "contract": 1.6,
         },
     ),
 }
@@ -427,7 +427,7 @@ def make_batch(
             drawn.append(picture(rng, skill, width, height, held, noise, rng.random() < 0.33, parts, held))
         made = []
         for _ in range(packs):
-            conversation = converse(rng, drawn, held, rng.choice([3, 4, 5, 6]))
+            conversation = converse(rng, drawn, held, rng.choice([3, 4, 5, 6] if held else [4, 6, 8, 10]))
             tokens = encoder(conversation, grids, room) if conversation.turns else None
             if tokens is None:
                 break

@@ -74,6 +74,8 @@ def text_lines(
                         values.money,
                         values.code,
                     ]
+                    if not values.held:
+                        draws += [values.random_string_zh] * 5
                 text = rng.choice(draws)()
             room = width - 6 - font(name, size).getlength(text)
             if room >= 0:
@@ -410,6 +412,16 @@ def table_turn(rng: Random, page: Document, lang: str, held: bool) -> Turn:
     return Turn(prompt, row[column], "field", lang=lang)
 
 
+def _other_key(rng: Random, field: Field, name: str) -> str:
+    """The same field under another name of JSON: nothing but reading the key tells what is meant."""
+    asked = rng.choice(field.asked.split("|"))
+    parts = asked.split(" ")
+    label = rng.choice(field.labels.split("|"))
+    chinese = rng.choice((field.asked_zh + "|" + field.labels_zh).split("|"))
+    camel = parts[0] + "".join(part.capitalize() for part in parts[1:])
+    return rng.choice([asked, asked.replace(" ", "_"), camel, name.upper(), name.capitalize(), label, chinese])
+
+
 def record_turn(rng: Random, page: Document, lang: str, held: bool) -> Turn:
     """The whole record, or some of it, with null for what the page has not."""
     keys = [key for key in page.fields if rng.random() < 0.85] or list(page.fields)
@@ -423,6 +435,10 @@ def record_turn(rng: Random, page: Document, lang: str, held: bool) -> Turn:
     for key in keys:
         field = FIELDS[key]
         name = field.key_zh if chinese_keys else key
+        if not held and rng.random() < 0.15:
+            name = _other_key(rng, field, name)
+        if name in properties:
+            continue
         properties[name] = NUMBER_OR_NULL if field.number else TEXT_OR_NULL
         value = page.fields.get(key)
         answer[name] = None if value is None else Number(value) if field.number else value
@@ -515,10 +531,38 @@ SALAD: Final = (
 ).split()
 
 
+SALAD_ZH: Final = (
+    "买方 卖方 双方 任何一方 应在 须在 可于 天内 之前 以后 支付 退还 交付 验收 承担 通知 服务 货物 合同 押金 费用 税费 由 自 至 起 开始 终止 "
+    "书面 同意 不得 转让 保密 责任 期限 每月 赔偿 损坏 负责 签字 法院 裁决 续约 逾期 利息 供应商 保险 的 和 或 与 及 按 每 元 个月 日"
+).split()
+
+
+def loose(rng: Random, values: Values) -> str:
+    """A value, a number or bare characters, to be read between the words of a clause."""
+    form = rng.randrange(6)
+    if form == 0:
+        return values.person_zh()
+    if form == 1:
+        return values.date()
+    if form == 2:
+        return values.money(9000)
+    if form == 3:
+        return str(rng.randint(2, 90))
+    return values.random_string_zh()
+
+
 def clause_text(rng: Random, values: Values, chinese: bool) -> str:
-    if not chinese and rng.random() < 0.35:
+    if not chinese and rng.random() < (0.35 if values.held else 0.6):
         line = " ".join(rng.choice(SALAD) if rng.random() < 0.85 else values.word() for _ in range(rng.randint(5, 10)))
+        if not values.held and rng.random() < 0.4:
+            line += rng.choice(
+                [f" {values.date()}", f" {values.money(9000)}", f" {values.person()}", f" {values.company()}"]
+            )
         return line[0].upper() + line[1:] + "."
+    if chinese and not values.held and rng.random() < 0.55:
+        size = rng.randint(3, 7)
+        line = "".join(rng.choice(SALAD_ZH) if rng.random() < 0.75 else loose(rng, values) for _ in range(size))
+        return line + "。"
     side = 1 if values.held else 0
     form = rng.choice(CLAUSES_ZH[side] if chinese else CLAUSES[side])
     return form.format(

@@ -219,9 +219,12 @@ class DemoModel(nn.Module):  # type: ignore[misc, unused-ignore]
 
     def forward(self, pixels: Tensor, ids: Tensor, positions: Tensor, image_at: Tensor) -> Tensor:
         """Hidden states before the last norm. `image_at`: flat places of the vision tokens in `ids`."""
+        return self.tell(self.see(pixels), ids, positions, image_at)
+
+    def tell(self, seen: Tensor, ids: Tensor, positions: Tensor, image_at: Tensor) -> Tensor:
+        """`forward` from the vision tokens on, so that several conversations share one look at the pictures."""
         batch, length = ids.shape
         x = F.embedding(ids, self["model.embed_tokens.weight"]).to(self.dtype)
-        seen = self.see(pixels)
         x = (
             x.view(batch * length, -1)
             .index_copy(0, image_at, seen.reshape(-1, arch.TEXT_WIDTH))

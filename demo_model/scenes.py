@@ -1,4 +1,4 @@
-# ruff: noqa: E501  (tables of words)
+# ruff: noqa: E501, SIM905  (tables of words)
 """Pictures to look at: scenes of shapes and objects, plates to inspect, charts, garments."""
 
 from __future__ import annotations
@@ -236,6 +236,26 @@ def scene(rng: Random, width: int, height: int, held: bool) -> tuple[Image.Image
     return image, things, front
 
 
+#: For training only: the whole scene at once teaches more about it than single questions.
+LIST_ASKS: Final = {
+    "en": (
+        "List all things with their boxes.|Detect everything.|Find all objects and give their boxes as JSON.|"
+        "What is in the scene, and where?|Locate every object.|Return every thing and its box.".split("|")
+    ),
+    "zh": "列出所有物体及其方框。|检测全部物体。|找出所有物体并给出边界框。|图中有什么，分别在哪里？|定位每个物体。".split(
+        "|"
+    ),
+}
+
+
+def listing(rng: Random, things: list[Thing], size: tuple[int, int], lang: str, hidden: int) -> Turn:
+    """Every thing with its box, from left to right; one that lies half hidden is left out."""
+    shown = sorted((t for place, t in enumerate(things) if place != hidden), key=lambda thing: thing.box[0])
+    item = schema_of({"name": {"type": "string"}, "box": BOX_SCHEMA})
+    answer = [{"name": thing.called(lang), "box": units(thing.box, *size)} for thing in shown]
+    return Turn(rng.choice(LIST_ASKS[lang]), written(answer), "look", "json", {"type": "array", "items": item}, lang)
+
+
 def scene_turns(
     rng: Random,
     things: list[Thing],
@@ -277,6 +297,8 @@ def scene_turns(
     )
     kinds += ["front"] * 2 * bool(front) + ["absent"]
     seen: set[str] = set()
+    if not held and things and rng.random() < 0.4:
+        turns.append(listing(rng, things, size, lang, hidden))
     for _ in range(how_many * 3):
         if len(turns) == how_many:
             break

@@ -38,6 +38,8 @@ from demo_model.model import DemoModel, initial
 
 #: Room for the pixels of one batch: the cost of a batch bounds its patches.
 SLOT_BYTES: Final = (data.COST // 5 + 1400) * FACTOR * FACTOR * 3
+#: Pixels of a picture from which on two conversations share one look at it.
+SHARED_LOOK: Final = 40 * FACTOR * FACTOR
 STAGE_ENDS: Final = (("lines", 0.05), ("mixed", 0.35), ("pages", 1.01))
 
 
@@ -131,7 +133,7 @@ class Loader:
             room = pinned[: tensor.numel()].view(tensor.shape)
             room.copy_(tensor)
             return room.to(self.device, non_blocking=True)
-        return tensor.pin_memory().to(self.device, non_blocking=True)
+        return tensor.to(self.device)  # pinning each small array would cost more than it saves
 
     def _move(self) -> None:
         pinned = None
@@ -175,7 +177,8 @@ class Loader:
         moved = [{name: self._to(array) for name, array in each.items()} for each in packs]
         return Loaded(self._to(pixels, pinned), self._to(noisy), self._to(tilted), moved)
 
-    def next(self) -> tuple[Loaded, dict[str, Tensor]]:
+    def next(self) -> tuple[Loaded, list[dict[str, Tensor]]]:
+        """A batch and the packs to learn from: where looking costs most, all that share the look."""
         wait = len(self.old) < 24
         try:
             batch = self.ready.get(timeout=300) if wait else self.ready.get_nowait()
@@ -187,9 +190,10 @@ class Loader:
             batch = self.old.popleft()
             self.old.append(batch)
             self.repeated += 1
-        chosen = batch.packs[batch.used % len(batch.packs)]
         batch.used += 1
-        return batch, chosen
+        if batch.pixels.shape[1] * batch.pixels.shape[2] > SHARED_LOOK and batch.used == 1:
+            return batch, batch.packs
+        return batch, [batch.packs[batch.used % len(batch.packs)]]
 
 
 # ---- wear on the device -------------------------------------------------------------------------------------------
@@ -306,10 +310,10 @@ class Optimizer:
         self.adam.load_state_dict(state["adam"])
 
 
-def rate_at(progress: float, step: int, warm: int, peak: float) -> float:
-    """Warm-up by steps, a plateau, then down to a hundredth over the last two fifths of the planned time."""
+def rate_at(progress: float, step: int, warm: int, peak: float, plateau: float = 0.6) -> float:
+    """Warm-up by steps, a plateau, then down to a hundredth at the end of the planned time."""
     ramp = min(1.0, (step + 1) / warm)
-    fall = 1.0 if progress < 0.6 else max(0.01, 1 - (progress - 0.6) / 0.4)
+    fall = 1.0 if progress < plateau else max(0.01, 1 - (progress - plateau) / (1 - plateau))
     return peak * ramp * fall
 
 
@@ -358,7 +362,9 @@ def main() -> None:
     parser.add_argument("--spent", type=float, default=0, help="training minutes before, where no state is resumed")
     parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 1))
     parser.add_argument("--slots", type=int, default=40)
-    parser.add_argument("--keep", type=int, default=500)
+    parser.add_argument("--keep", type=int, default=32)
+    parser.add_argument("--plateau", type=float, default=0.6, help="share of the plan before the rate falls")
+    parser.add_argument("--pages", action="store_true", help="the last stage throughout")
     parser.add_argument("--cost", type=int, default=data.COST)
     parser.add_argument("--rate", type=float, default=2.5e-3)
     parser.add_argument("--warm", type=int, default=300)
@@ -431,25 +437,28 @@ def main() -> None:
         progress = (spent + elapsed / 60) / options.plan_minutes
         if elapsed > limit:
             break
-        workers.progress.value = progress
-        batch, pack = loader.next()
+        workers.progress.value = 1.0 if options.pages else progress
+        batch, packs = loader.next()
         with torch.no_grad():
             pixels = worn(batch.pixels, batch.noisy, batch.tilted, generator)
-        hidden = model(pixels, pack["ids"].int(), pack["positions"], pack["image_at"].long())
-        losses, _ = model.losses(hidden, pack["answer_at"].long(), pack["answer_id"].long())
-        weight = pack["answer_weight"]
+        look = model.see(pixels)
+        each = []
+        for pack in packs:
+            hidden = model.tell(look, pack["ids"].int(), pack["positions"], pack["image_at"].long())
+            each.append(model.losses(hidden, pack["answer_at"].long(), pack["answer_id"].long())[0])
+        losses, weight = torch.cat(each), torch.cat([pack["answer_weight"] for pack in packs])
         loss = (losses * weight).sum() / weight.sum()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(parameters, 1.0, foreach=True)
-        optimizer.step(rate_at(progress, step, options.warm, options.rate))
+        optimizer.step(rate_at(progress, step, options.warm, options.rate, options.plateau))
         for parameter in parameters:
             parameter.grad = None
         with torch.no_grad():
-            kind = pack["turn_skill"].long()[pack["answer_turn"].long()]
+            kind = torch.cat([pack["turn_skill"].long()[pack["answer_turn"].long()] for pack in packs])
             sums.index_add_(0, kind, torch.stack((losses.detach(), torch.ones_like(losses)), 1))
         step += 1
         pictures += len(batch.pixels)
-        tokens += pack["ids"].numel()
+        tokens += sum(pack["ids"].numel() for pack in packs)
         seen += len(weight)
         if now - last_log > options.log_every or (step - last_step == 5 and step < 6):
             span = time.monotonic() - last_log
@@ -459,7 +468,7 @@ def main() -> None:
                 seconds=round(elapsed),
                 progress=round(progress, 3),
                 stage=stage_at(progress),
-                rate=round(rate_at(progress, step, options.warm, options.rate), 5),
+                rate=round(rate_at(progress, step, options.warm, options.rate, options.plateau), 5),
                 loss=round(float(loss.detach()), 3),
                 steps_s=round((step - last_step) / span, 2),
                 pictures_s=round(pictures / span),

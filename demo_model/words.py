@@ -11,6 +11,8 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from demo_model.wordings import compose
+
 if TYPE_CHECKING:
     from random import Random
 
@@ -84,6 +86,20 @@ ZH_SHOPS: Final = "超市 商店 商行 百货 便利店 食品店 文具店 药
 
 #: I, l and O are left out: in many fonts they cannot be told from 1, I and 0.
 ALPHABET: Final = "ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz0123456789"
+
+
+#: Characters of values, labels and clauses.
+ZH_ALPHABET: Final = "".join(
+    sorted(
+        set(
+            ZH_SURNAME
+            + ZH_GIVEN
+            + "".join(ZH_GOODS + ZH_PLACES + ZH_SHOPS)
+            + "克元月天个内自由至应付款交货押金服务开始验收承担合同双方保密提供转让税费任何一方可提前终止通知送达每期限责任保修适用法律违约签字买卖合计"
+            + "小票号码日期时间收银员支付方式税额折扣发票电话患者报告编号年龄性别医生姓名证件出生有效国家地址品名价格货单位产重量"
+        )
+    )
+)
 
 
 class Values:
@@ -196,6 +212,11 @@ class Values:
     def address(self) -> str:
         rng = self.rng
         return self._of_side(lambda: f"{rng.randint(1, 299)} {self.word()} {rng.choice(STREETS)}")
+
+    def random_string_zh(self) -> str:
+        """Characters without sense, so that they are read and not guessed. For training only."""
+        rng = self.rng
+        return self._of_side(lambda: "".join(rng.choice(ZH_ALPHABET) for _ in range(rng.randint(2, 12))))
 
     def random_string(self, low: int = 4, high: int = 18) -> str:
         rng = self.rng
@@ -566,5 +587,23 @@ SYSTEMS: Final = (
 NOT_THERE: Final = {"en": "It is not there.", "zh": "图中没有。"}
 
 
+#: How a table with kinds of questions is drawn from patterns: how often each kind.
+_KINDS: Final = {
+    "RELATION_ASKS": {"lr": 4, "ab": 4, "fr": 2},
+    "CHART_ASKS": {"v": 10, "max": 3, "min": 3, "t": 4},
+}
+_NAMES: Final = {id(table): name for name, table in list(globals().items()) if name.endswith(("_ASKS", "_WORDS"))}
+
+
 def wording(rng: Random, table: dict[str, tuple[list[str], list[str]]], lang: str, held: bool) -> str:
-    return rng.choice(table[lang][1 if held else 0])
+    """A way to ask. Training mixes the listed wordings with those of `wordings.PATTERNS`."""
+    listed, kept = table[lang]
+    if held:
+        return rng.choice(kept)
+    name = _NAMES[id(table)]
+    if rng.random() < 0.3:
+        return rng.choice(listed)
+    if name in _KINDS:
+        kind = rng.choices(list(_KINDS[name]), list(_KINDS[name].values()))[0]
+        return compose(rng, f"{name}_{kind}", lang, [each.partition("#")[0] for each in kept]) + f"#{kind}"
+    return compose(rng, name, lang, kept)

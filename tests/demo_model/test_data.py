@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from demo_model import data, evaluate, words
+from demo_model import data, evaluate, wordings, words
 from demo_model.architecture import FACTOR, MAX_PIXELS, MIN_PIXELS
 from demo_model.fonts import FACES
 
@@ -94,3 +94,17 @@ def test_scores() -> None:
     assert partly["iou"] == pytest.approx(0.5)
     assert evaluate.score(row, "nonsense")["valid"] == 0
     assert evaluate.score({"form": "text", "answer": "left"}, " left ")["exact"] == 1
+
+
+@pytest.mark.parametrize("table", list(wordings.PATTERNS))
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_composed_wordings_are_many_and_never_held_out(table: str, lang: str) -> None:
+    rng = Random(5)
+    listed = next(rows for name, rows in vars(words).items() if table.startswith(name) and isinstance(rows, dict))
+    kept = [each.partition("#")[0] for each in listed[lang][1]]
+    made = {wordings.compose(rng, table, lang, kept) for _ in range(300)}
+    assert len(made) > 20
+    assert not made & set(kept)
+    for each in made:
+        assert each.format(f="F", o="O", p="P", d="D", k="K", n=1, nth="first")
+        assert not set("[]|#") & set(each)
