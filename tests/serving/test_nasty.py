@@ -101,7 +101,7 @@ def test_further_names_can_be_allowed_and_keys_make_names_irrelevant() -> None:
 def impatient() -> Iterator[Service]:
     """A service with short limits: two places and three seconds."""
     flags = ("--max-running", "2", "--max-queue", "4", "--request-timeout-s", "3")
-    with serving(*flags, "--engine-args=--piece-delay-s=0.0001,--pieces=100000") as running:
+    with serving(*flags, "--engine-args=--piece-delay-s=0.0001,--pieces=4000") as running:
         yield running
 
 
