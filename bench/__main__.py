@@ -12,7 +12,7 @@ import msgspec
 
 from bench import machine
 
-PARTS = ("gateway", "stream", "start", "engine", "store")
+PARTS = ("gateway", "stream", "start", "engine", "store", "media")
 
 
 def main() -> int:

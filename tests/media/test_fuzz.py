@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
+import subprocess
+import sys
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -88,3 +92,20 @@ def test_damaged_files_by_the_thousand() -> None:
                     (0, 255, draw.randrange(256))
                 )
         check(bytes(seed))
+
+
+@pytest.mark.slow
+def test_the_script_runs_for_as_long_as_it_is_told(tmp_path: Path) -> None:
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.media.fuzz", "--seconds", "8", "--seed", "1"],
+        env=os.environ | {"PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 faults" in done.stdout
+    assert not list(tmp_path.iterdir())
