@@ -115,9 +115,12 @@ def test_sec_12_what_is_over_a_limit_is_refused_at_once(alone: Service, name: st
     body = BODIES[name]
     data = (body if isinstance(body, str) else json.dumps(body)).encode()
     took = []
+    (worker,) = alone.workers
     for _ in range(3):
+        before = sum(worker.cpu_times()[:2])
         answer = alone.http.post(CHAT, content=data, headers={"content-type": "application/json"})
-        took.append(answer.elapsed.total_seconds())
+        # Processor time: on a machine that others use as well the clock says more about them.
+        took.append(sum(worker.cpu_times()[:2]) - before)
         assert answer.status_code == 400, answer.text[:300]
         error = answer.json()["error"]
         assert len(answer.content) < 2000
