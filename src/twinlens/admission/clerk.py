@@ -9,15 +9,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 import msgspec
 
 from twinlens.admission import words
-from twinlens.admission.desk import FIRST_GUESS, WAITED
-from twinlens.errors import DeadlineExceeded, Unavailable
+from twinlens.admission.desk import FIRST_GUESS, turn_of
+from twinlens.errors import Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,15 +101,7 @@ class Clerk:
         wish = _Wish(words.Held(number, need.tenant, need.cost, need.deadline, need.bulk), turn)
         self._wishes[number] = wish
         self._send(words.Take(wish.held))
-        try:
-            async with asyncio.timeout(need.deadline - time.monotonic()):
-                await turn
-        except TimeoutError:
-            self.leave(number, "left")
-            raise DeadlineExceeded(WAITED, retry_after=5) from None
-        except asyncio.CancelledError:
-            self.leave(number, "left")
-            raise
+        await turn_of(turn, need.deadline, lambda: self.leave(number, "left"))
         return number
 
     def leave(self, number: int, end: End) -> None:

@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from twinlens.admission import rules as told
 from twinlens.admission.breakers import EngineBreaker, LongPrompts, failing
@@ -39,7 +39,6 @@ FIRST_GUESS = 16  # places, until the engine has said how many requests it can h
 FOREIGN_PLACES = 256  # of an engine that does not say: what vLLM runs at once by default
 PRESSED = 2
 FOLLOW_S = 1.0
-WAITED = "The request waited for the engine until its deadline."
 
 
 def places_of(settings: Settings, capacity: int) -> int:
@@ -144,15 +143,7 @@ class Desk:
         if turn.done():
             turn.result()
             return number
-        try:
-            async with asyncio.timeout(need.deadline - time.monotonic()):
-                await turn
-        except TimeoutError:
-            self.leave(number, "left")
-            raise DeadlineExceeded(WAITED, retry_after=5) from None
-        except asyncio.CancelledError:
-            self.leave(number, "left")
-            raise
+        await turn_of(turn, need.deadline, lambda: self.leave(number, "left"))
         return number
 
     def ask(self, number: object, need: Need, told_: Callable[[TwinlensError | None], None]) -> None:
@@ -250,3 +241,19 @@ def _tell(turn: asyncio.Future[None], error: TwinlensError | None) -> None:
         turn.set_result(None)
     else:
         turn.set_exception(error)
+
+
+async def turn_of(turn: asyncio.Future[Any], deadline: float, leave: Callable[[], None]) -> None:
+    """Wait for a place until `deadline` of the monotonic clock; `leave` gives the wish back if it is not waited for.
+
+    Raises DeadlineExceeded, and what the turn is told.
+    """
+    try:
+        async with asyncio.timeout(deadline - time.monotonic()):
+            await turn
+    except TimeoutError:
+        leave()
+        raise DeadlineExceeded("The request waited for the engine until its deadline.", retry_after=5) from None
+    except asyncio.CancelledError:
+        leave()
+        raise

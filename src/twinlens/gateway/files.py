@@ -21,7 +21,7 @@ from twinlens.errors import (
 )
 from twinlens.gateway.form import Form, check_head
 from twinlens.gateway.front import exchange_of
-from twinlens.gateway.http import ClientLeftError, header, send_json, unless_left
+from twinlens.gateway.http import body_chunks, header, send_json, unless_left
 from twinlens.gateway.wire import FileDeleted, FileList, FileObject
 from twinlens.media import decode
 
@@ -155,17 +155,12 @@ def _content_head(upload: Upload) -> Any:
 
 async def _receive(receive: Receive, form: Form, draft: Draft) -> None:
     """The body into the form, the file's bytes from there to the disk."""
-    more = True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientLeftError
-        more = message.get("more_body", False)
-        form.feed(message.get("body", b""))
-        if form.waiting >= PIECE or not more:
-            pieces = form.taken()
-            if pieces:
-                await asyncio.to_thread(draft.write, pieces)
+    async for chunk in body_chunks(receive):
+        form.feed(chunk)
+        if form.waiting >= PIECE:
+            await asyncio.to_thread(draft.write, form.taken())
+    if rest := form.taken():
+        await asyncio.to_thread(draft.write, rest)
     form.finish()
 
 

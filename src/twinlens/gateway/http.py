@@ -81,15 +81,7 @@ class Intake:
 
     async def _read(self, receive: Receive, chunks: list[bytes]) -> None:
         size = 0
-        more = True
-        while more:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise ClientLeftError
-            more = message.get("more_body", False)
-            chunk = message.get("body", b"")
-            if not chunk:
-                continue
+        async for chunk in body_chunks(receive):
             chunks.append(chunk)
             size += len(chunk)
             self._held += len(chunk)
@@ -97,6 +89,18 @@ class Intake:
                 raise BodyTooLarge(f"The body is larger than the limit of {self._limit} bytes.")
             if self._held > self._together:
                 raise Overloaded("Too many large bodies are arriving at once.", retry_after=2)
+
+
+async def body_chunks(receive: Receive) -> AsyncGenerator[bytes, None]:
+    """The body as it comes, without its empty parts. Raises ClientLeftError."""
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientLeftError
+        more = message.get("more_body", False)
+        if chunk := message.get("body", b""):
+            yield chunk
 
 
 def _check_head(scope: Scope, limit: int) -> None:
