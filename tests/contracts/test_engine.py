@@ -107,11 +107,11 @@ class TestAnswer:
         assert said.usage.total_tokens == said.usage.prompt_tokens + said.usage.completion_tokens
 
     async def test_comes_in_pieces(self, asking: Asking) -> None:
-        said = await asking.ask("hello there", max_tokens=12)
+        said = await asking.ask("hello there", answer=LONG, max_tokens=12)
         assert len([piece for piece in said.pieces if piece.text]) > 1
 
     async def test_max_tokens_is_kept(self, asking: Asking) -> None:
-        said = await asking.ask("hello there", max_tokens=3)
+        said = await asking.ask("hello there", answer=LONG, max_tokens=3)
         assert said.usage.completion_tokens == 3
         assert said.reason == "length"
 

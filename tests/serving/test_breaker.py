@@ -36,7 +36,7 @@ def test_an_engine_that_fails_is_left_alone_tried_and_taken_again(workers: str) 
         refused = ask(service)
         assert refused.elapsed.total_seconds() < 0.2
         assert int(refused.headers["retry-after"]) >= 1
-        assert details(service)["engine_breaker"] == "open"
+        until(lambda: details(service)["engine_breaker"] == "open", 3)
         until(lambda: service.metric('twinlens_breaker_open{breaker="engine"}') == 1, 3)
         assert service.http.get("/readyz").json()["engine"] == "ready"
         until(lambda: code(ask(service)) == "", 40, every=0.5)
