@@ -7,7 +7,7 @@ store); the engine yields `Piece`; *finish* yields `Piece` again, so a step can 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 Role = Literal["system", "user", "assistant", "tool"]
 Detail = Literal["auto", "low", "high"]
 FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
+Box: TypeAlias = tuple[float, float, float, float]
+Choice: TypeAlias = tuple[tuple[int, int], ...]  # of pages: (first, last), from 1; last 0 is the end of the document
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,10 @@ class ImageRef:
     min_pixels: int | None = None  # of this part, in pixels of the resized picture
     max_pixels: int | None = None
     file_id: str = ""  # of an uploaded file; then `url` is empty
+    pages: Choice = ()  # of a document; none: all of them
+    first: int | None = None  # of these, only so many are used
+    password: str = field(default="", repr=False)  # of a PDF
+    text: bool | None = None  # whether the text of PDF pages goes into the prompt; None: as the settings say
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +123,28 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
+class PagePlace:
+    """Which page of a document a picture is.
+
+    `box` is the crop box of a PDF page in points, (left, lower, right, upper); `rotate` how it is turned for being
+    shown, clockwise in degrees; `text` what its text layer says, where asked for.
+    """
+
+    number: int  # from 1
+    total: int  # pages of the document
+    box: Box | None = None
+    rotate: int = 0
+    text: str = field(default="", repr=False)
+    password: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Sight:
     """What the header of a picture and the digest of its bytes tell; no pixel is decoded yet.
 
     `source_size` and `size` are (height, width): upright size of the file, and the size that the model sees.
-    `grid` is (t, h, w) in patches; `tokens` the places that the picture takes in the prompt.
+    `grid` is (t, h, w) in patches; `tokens` the places that the picture takes in the prompt. `ref` counts the pictures
+    that the client named: a document gives several sights. A PDF page's `source_size` is that at the setting page_dpi.
     """
 
     where: str
@@ -133,6 +156,8 @@ class Sight:
     grid: tuple[int, int, int]
     tokens: int
     warnings: tuple[str, ...] = ()
+    ref: int = 0
+    page: PagePlace | None = None  # None: a picture that is no page
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,13 @@
     │       ├── ImageAspectRatio       400     image_aspect_ratio
     │       ├── ImageUrlNotAllowed     400     image_url_not_allowed
     │       ├── ImageFetchFailed       400     image_fetch_failed
-    │       └── ImageFetchTimeout      400     image_fetch_timeout
+    │       ├── ImageFetchTimeout      400     image_fetch_timeout
+    │       ├── PdfInvalid             400     pdf_invalid
+    │       ├── PdfEncrypted           400     pdf_encrypted
+    │       │   └── PdfBadPassword     400     pdf_bad_password
+    │       ├── PdfTimeout             400     pdf_timeout
+    │       ├── TooManyPages           400     too_many_pages
+    │       └── NoSuchPage             400     no_such_page
     ├── Unauthorized                   401     invalid_api_key
     ├── Forbidden                      403     insufficient_scope
     ├── HostNotAllowed                 403     host_not_allowed
@@ -210,6 +216,48 @@ class ImageAspectRatio(ImageError):
 
     code = "image_aspect_ratio"
     cure = "Crop the picture or cut it into pieces with a smaller ratio."
+
+
+class PdfInvalid(ImageError):
+    """A part that is a PDF by its first bytes and cannot be opened or drawn: damaged, cut off, or without pages."""
+
+    code = "pdf_invalid"
+    cure = "Open it in a viewer and save it again, or send its pages as pictures."
+
+
+class PdfEncrypted(ImageError):
+    """A PDF that opens with a password only, and none was sent."""
+
+    code = "pdf_encrypted"
+    cure = "Send its password in the field “password” of the same part, or a copy without one."
+
+
+class PdfBadPassword(PdfEncrypted):
+    """A PDF that the password does not open."""
+
+    code = "pdf_bad_password"
+    cure = "Send the right password in the field “password” of the same part."
+
+
+class PdfTimeout(ImageError):
+    """A PDF that takes longer to read or draw than page_timeout_s: made to be slow, or by far too detailed."""
+
+    code = "pdf_timeout"
+    cure = "Send its pages as pictures, or leave out the page named; the operator can raise page_timeout_s."
+
+
+class TooManyPages(ImageError):
+    """More pages of documents than one request may bring; decided before any page is drawn."""
+
+    code = "too_many_pages"
+    cure = 'Choose pages with the field “pages” of the part, such as "1-3,7", or send the document in several requests.'
+
+
+class NoSuchPage(ImageError):
+    """A page was asked for that the document does not have."""
+
+    code = "no_such_page"
+    cure = "Ask for pages from 1 to the number of pages that the message names."
 
 
 class ImageUrlNotAllowed(ImageError):

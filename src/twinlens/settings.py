@@ -93,6 +93,13 @@ class Settings:
     min_pixels: int = setting(0, "lower bound of the resized picture; 0: as the model says", unit="pixels", minimum=0)
     max_pixels: int = setting(0, "upper bound of the resized picture; 0: as the model says", unit="pixels", minimum=0)
 
+    max_pages: int = setting(200, "pages of documents in one request", minimum=1)
+    page_dpi: float = setting(
+        150.0, "resolution at which PDF pages are drawn, less where a page is too large", unit="dots an inch", minimum=1
+    )
+    page_timeout_s: float = setting(30.0, "longest work on one page of a PDF", unit="seconds", minimum=0.1)
+    page_text: bool = setting(False, "add the text of PDF pages to the prompt, behind each page's picture")
+
     url_hosts: tuple[str, ...] = setting(
         (),
         "hosts whose https URLs are fetched, as img.example.org, *.example.org, host:8443, or * for all; none: off",

@@ -122,8 +122,8 @@ def check_decoders() -> None:
         raise OperatorError("Pillow's WebP decoder is a version with a known hole.", cure="pip install -U pillow")
 
 
-def look(data: bytes, where: str, most_pixels: int) -> Header:
-    """Read the header only.
+def look(data: bytes, where: str, most_pixels: int, frame: int = 0) -> Header:
+    """Read the header only. `frame`: which picture of a TIFF, from 0.
 
     Raises UnsupportedImageFormat naming what it is instead, ImageTooLarge above `most_pixels`, ImageError if damaged.
     """
@@ -135,7 +135,7 @@ def look(data: bytes, where: str, most_pixels: int) -> Header:
     if name == "JPEG" and declared is not None:
         return Header(name, declared, ())
     with _translated(where):
-        image = _open(data, name)
+        image = _open(data, name, frame)
         turn, said = _turn(image, data, name)
         frames = _frames(image, data, name)
     width, height = image.size
@@ -146,14 +146,14 @@ def look(data: bytes, where: str, most_pixels: int) -> Header:
     return Header(name, size, tuple(f"{where}: {text}" for text in said))
 
 
-def pixels(data: bytes, name: str, size: tuple[int, int], where: str) -> Pillow.Image:
-    """The picture as upright RGB of this (height, width). `name` is the format that `look` found.
+def pixels(data: bytes, name: str, size: tuple[int, int], where: str, frame: int = 0) -> Pillow.Image:
+    """The picture as upright RGB of this (height, width). `name` is the format that `look` found, `frame` as there.
 
     Raises ImageError when the data is truncated or damaged.
     """
     height, width = size
     with _translated(where):
-        image = _open(data, name)
+        image = _open(data, name, frame)
         turn, _ = _turn(image, data, name)
         image.load()
         flat, profile = colours.flattened(image, image.info.get("icc_profile"))
@@ -172,8 +172,11 @@ _SIDEWAYS = {
 }
 
 
-def _open(data: bytes, name: str) -> Pillow.Image:
-    return Pillow.open(io.BytesIO(data), formats=(_PILLOW_NAMES.get(name, name),))
+def _open(data: bytes, name: str, frame: int = 0) -> Pillow.Image:
+    image = Pillow.open(io.BytesIO(data), formats=(_PILLOW_NAMES.get(name, name),))
+    if frame:
+        image.seek(frame)
+    return image
 
 
 def _bound(size: tuple[int, int] | None, where: str, most: int) -> None:
@@ -208,7 +211,7 @@ def _frames(image: Pillow.Image, data: bytes, name: str) -> int:
     if name == "GIF":
         return signature.gif_frames(data)
     if name == "TIFF":
-        return signature.tiff_pages(data)
+        return len(signature.tiff_pages(data))
     if name in ("PNG", "WEBP", "AVIF"):
         return int(getattr(image, "n_frames", 1))
     return 1

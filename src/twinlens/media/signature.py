@@ -200,18 +200,40 @@ def _sub_blocks(data: bytes, at: int) -> int:
     return at + 1
 
 
-def tiff_pages(data: bytes) -> int:
-    """Pages of a TIFF, by following its chain of directories; a chain that runs in a circle ends the count."""
+def tiff_pages(data: bytes) -> tuple[int, ...]:
+    """Which pictures of a TIFF are pages, from 0: not smaller copies of others, and not masks.
+
+    By following its chain of directories; a chain that runs in a circle ends the walk.
+    """
     order = "<" if data[:2] == b"II" else ">"
     big = data[2:4] in (b"+\0", b"\0+")
     count, entry, link = ("Q", 20, "Q") if big else ("H", 12, "I")
     seen: set[int] = set()
+    pages: list[int] = []
     try:
         (at,) = struct.unpack_from(order + link, data, 8 if big else 4)
         while at and at not in seen and len(seen) < MOST_FRAMES:
             (entries,) = struct.unpack_from(order + count, data, at)
+            start = at + struct.calcsize(order + count)
+            if not _is_aside(data, order, start, entry, entries):
+                pages.append(len(seen))
             seen.add(at)
-            (at,) = struct.unpack_from(order + link, data, at + struct.calcsize(order + count) + entries * entry)
+            (at,) = struct.unpack_from(order + link, data, start + entries * entry)
     except (struct.error, OverflowError):
         pass
-    return len(seen)
+    return tuple(pages) or (0,)
+
+
+def _is_aside(data: bytes, order: str, start: int, entry: int, entries: int) -> bool:
+    """Whether a directory says of itself that it is a smaller copy or a mask (NewSubfileType, sorted to its start)."""
+    for at in range(start, start + min(entries, 2) * entry, entry):
+        tag, kind = struct.unpack_from(order + "HH", data, at)
+        if tag == _SUBFILE:
+            (bits,) = struct.unpack_from(
+                order + ("H" if kind == 3 else "I"), data, at + entry - (8 if entry == 20 else 4)
+            )
+            return bool(bits & _COPY_OR_MASK)
+    return False
+
+
+_SUBFILE, _COPY_OR_MASK = 254, 0b101
