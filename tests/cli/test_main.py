@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 from twinlens import __version__
@@ -39,14 +40,15 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_every_setting_that_is_no_secret_has_a_flag_on_every_command() -> None:
+    secret = {item.name for item in fields(Settings) if item.metadata["secret"]}
+    open_ones = [item.name for item in fields(Settings) if item.name not in secret]
     for words in (["serve"], ["ask", "p"], ["config"], ["store", "show"]):
-        for item in fields(Settings):
-            argv = [*words, "--" + item.name.replace("_", "-"), "1"]
-            if item.metadata["secret"]:
-                with pytest.raises(SystemExit):
-                    parsed(argv)
-            else:
-                assert getattr(parsed(argv), item.name) == "1"
+        flags = [word for name in open_ones for word in ("--" + name.replace("_", "-"), name)]
+        args = parsed([*words, *flags])
+        assert {name: getattr(args, name) for name in open_ones} == {name: name for name in open_ones}
+        for name in secret:
+            with pytest.raises(SystemExit):
+                parsed([*words, "--" + name.replace("_", "-"), "1"])
 
 
 def test_config_shows_every_setting_and_where_it_came_from(
@@ -103,6 +105,26 @@ def test_a_wrong_setting_is_named_with_its_cure(
     said = capsys.readouterr().err
     assert words in said
     assert "twinlens config" in said
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "words"),
+    [
+        ("--url-hosts", "https://img.test/x", "url_hosts: “https://img.test/x” names no host"),
+        ("--redact", "shoes", "redact: "),
+        ("--min-pixels", "999999999", "min_pixels"),
+        ("--trusted-proxies", "nowhere", "trusted_proxies"),
+        ("--tasks-dir", "missing", "missing"),
+        ("--engine", "steam", "engine: “steam” is not one of"),
+    ],
+)
+def test_a_start_that_cannot_succeed_ends_with_2_before_any_process_is_started(
+    flag: str, value: str, words: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    began = psutil.Process().children(recursive=True)
+    assert main(["serve", "--port", "0", "--engine", "fake", "--run-dir", str(tmp_path / "run"), flag, value]) == 2
+    assert words in capsys.readouterr().err
+    assert psutil.Process().children(recursive=True) == began
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from tests.serving.test_keys import BODY, CHAT
 if TYPE_CHECKING:
     from tests.serving.harness import Service
 
-WORKERS = pytest.mark.parametrize("workers", ["1", "4"])
+WORKERS = pytest.mark.parametrize("workers", ["1", pytest.param("4", marks=pytest.mark.slow)])
 
 
 def ask(service: Service, text: str = "hello") -> Any:
@@ -29,6 +29,7 @@ def details(service: Service) -> dict[str, Any]:
     return dict(service.http.get("/readyz").json()["details"])
 
 
+@pytest.mark.slow
 @WORKERS
 def test_an_engine_that_fails_is_left_alone_tried_and_taken_again(workers: str) -> None:
     with serving("--workers", workers, "--engine-args=--fail-from=2,--fail-count=5") as service:

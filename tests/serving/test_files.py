@@ -273,6 +273,7 @@ def test_ops_18_uploads_that_end_badly_leave_nothing(service: Service) -> None:
     until(lambda: len(stored(service)) == before, 10)
 
 
+@pytest.mark.slow
 def test_ops_18_a_worker_killed_in_an_upload_leaves_nothing_for_long() -> None:
     with serving() as running:
         (worker,) = running.workers
@@ -292,6 +293,7 @@ def test_ops_18_a_worker_killed_in_an_upload_leaves_nothing_for_long() -> None:
         until(lambda: not stored(running), 30)
 
 
+@pytest.mark.slow
 def test_a_restart_keeps_files(tmp_path: Path) -> None:
     with serving(folder=tmp_path) as first:
         file_id = post(first).json()["id"]

@@ -128,6 +128,7 @@ def test_sec_12_what_is_over_a_limit_is_refused_at_once(alone: Service, name: st
     assert min(took) < 0.2
 
 
+@pytest.mark.slow
 def test_sec_12_refusals_leave_memory_flat(alone: Service) -> None:
     (worker,) = alone.workers
     bodies = [(body if isinstance(body, str) else json.dumps(body)).encode() for body in BODIES.values()]
@@ -155,6 +156,7 @@ def test_sec_12_refusals_leave_memory_flat(alone: Service) -> None:
 )
 def test_sec_11_heads_that_announce_too_much_are_refused_unread(alone: Service, head: bytes, status: int) -> None:
     request = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    request += b"Connection: close\r\n"
     assert refusal(raw(alone, request + head + b"\r\n\r\n"))[0] == status
 
 

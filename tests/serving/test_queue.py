@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from tests.serving.harness import Service
 
-WORKERS = pytest.mark.parametrize("workers", ["1", "4"])
+WORKERS = pytest.mark.parametrize("workers", ["1", pytest.param("4", marks=pytest.mark.slow)])
 SLOW = "--engine-args=--delay-s=0.5,--pieces=2"
 
 
@@ -78,6 +78,7 @@ def test_places_and_queue_are_those_of_all_workers_together(workers: str) -> Non
         assert service.metric("twinlens_places") == 3
 
 
+@pytest.mark.slow
 @WORKERS
 def test_a_client_that_leaves_frees_its_place_at_once(workers: str) -> None:
     slow = "--engine-args=--delay-s=5"
@@ -127,6 +128,7 @@ def _quiet(service: Service) -> int:
         return 0  # its worker was killed
 
 
+@pytest.mark.slow
 @WORKERS
 def test_keys_take_turns_and_bulk_work_comes_last(tmp_path: Path, workers: str) -> None:
     greedy, modest = new_key(tmp_path, "greedy", "chat"), new_key(tmp_path, "modest", "chat")
@@ -153,6 +155,7 @@ def test_keys_take_turns_and_bulk_work_comes_last(tmp_path: Path, workers: str) 
         assert last["bulk"] == 15 or ended.index("bulk", 1) > last["modest"]
 
 
+@pytest.mark.slow
 @WORKERS
 def test_who_would_wait_past_the_deadline_is_refused_at_once(workers: str) -> None:
     flags = ("--max-running", "2", "--request-timeout-s", "3", "--engine-args=--delay-s=0.4,--pieces=2")
@@ -167,6 +170,7 @@ def test_who_would_wait_past_the_deadline_is_refused_at_once(workers: str) -> No
         assert all(answer.elapsed.total_seconds() < 3 for answer in answers)
 
 
+@pytest.mark.slow
 def test_what_the_engine_can_hold_is_booked() -> None:
     engine = "--engine-args=--room=1000,--capacity=50,--delay-s=0.5,--pieces=2"
     with serving(engine) as service, watched(service) as running:

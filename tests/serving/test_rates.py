@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tests.serving.harness import Service
 
-WORKERS = pytest.mark.parametrize("workers", ["1", "4"])
+WORKERS = pytest.mark.parametrize("workers", ["1", pytest.param("4", marks=pytest.mark.slow)])
 
 
 def ask(service: Service, headers: dict[str, str], **fields: Any) -> Any:

@@ -277,6 +277,7 @@ def test_a_broken_task_ends_the_start_and_names_the_file(tmp_path: Path, text: s
     assert "mine.toml" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_client_that_leaves_is_in_the_audit_trail_too(folder: Path, tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     config.write_text('engine_args = ["--piece-delay-s", "0.5"]')

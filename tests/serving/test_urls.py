@@ -204,8 +204,3 @@ def test_api_20_too_many_pictures_are_refused_before_any_is_fetched(fetching: Se
     parts = [url_part(f"https://img.test:{web.port}/{number}") for number in range(33)]
     assert error_of(fetching.chat("x", *parts))["code"] == "too_many_images"
     assert len(web.seen) == before
-
-
-def test_hosts_that_are_none_end_the_start() -> None:
-    with pytest.raises(AssertionError, match="the service ended"), serving("--url-hosts", "https://img.test/x"):
-        pass

@@ -17,7 +17,7 @@ import numpy as np
 from blake3 import blake3
 
 from twinlens.core import Image, Sight
-from twinlens.errors import ImageError, InvalidRequest, SettingsError
+from twinlens.errors import ImageError, InvalidRequest
 from twinlens.media import datauri, decode, signature
 from twinlens.media.sources import Sources, Supplies
 from twinlens.store.keys import pixels_key
@@ -59,10 +59,7 @@ class Loader:
         followed and no file found.
         """
         decode.check_decoders()
-        try:
-            self._rule = rule.bounded(settings.min_pixels or None, settings.max_pixels or None, "auto")
-        except InvalidRequest as error:
-            raise SettingsError(error.message, cure="Change min_pixels or max_pixels.") from error
+        self._rule = rule.of_service(settings)
         self._store = store
         self._salt = salt
         self._most_bytes = settings.max_image_bytes

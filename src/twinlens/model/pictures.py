@@ -13,10 +13,11 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from twinlens.errors import ImageAspectRatio, InvalidField
+from twinlens.errors import ImageAspectRatio, InvalidField, SettingsError
 
 if TYPE_CHECKING:
     from twinlens.core import Detail
+    from twinlens.settings import Settings
 
 MAX_RATIO = 200  # of the longer side to the shorter one; the processors refuse more
 LOW_TOKENS = 256  # upper bound of vision tokens of a picture with detail "low"
@@ -57,6 +58,13 @@ class PictureRule:
                 cure=f"Leave min_pixels out, or make it at least {self.factor**2} less than max_pixels.",
             )
         return rule
+
+    def of_service(self, settings: Settings) -> PictureRule:
+        """The rule for all pictures of a service. Raises SettingsError for bounds that the model does not take."""
+        try:
+            return self.bounded(settings.min_pixels or None, settings.max_pixels or None, "auto")
+        except InvalidField as error:
+            raise SettingsError(error.message, cure="Change min_pixels or max_pixels.") from error
 
     @property
     def feasible(self) -> bool:

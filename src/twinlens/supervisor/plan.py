@@ -58,6 +58,7 @@ def work_out(settings: Settings, folder: RunFolder) -> Plan:
             f"The engine “{settings.engine}” takes a model in its {kind.form} form; {path} holds {found.form}.",
             cure=kind.cure,
         )
+    found.rule.of_service(settings)
     return Plan(settings=replace(settings, served_name=found.name), model=found, engine=engine, attached=attached)
 
 

@@ -158,6 +158,14 @@ def opened(settings: Settings) -> Iterator[Service]:
         from twinlens.admission.shared import check  # noqa: PLC0415 - an extra that most do not need
 
         check(settings.redis_url)
+    if settings.url_hosts:
+        from twinlens.media.hosts import Hosts  # noqa: PLC0415 - its room brings decoders, which this process needs not
+
+        Hosts(settings.url_hosts)
+    if settings.redact:
+        from twinlens.gateway.private import plan_of  # noqa: PLC0415 - it brings the tables of telephone numbers
+
+        plan_of(settings)
     keys = checked(settings).configured
     with contextlib.closing(listen(settings, keys=keys)) as listening:
         settings = replace(settings, port=listening.getsockname()[1])
