@@ -1,6 +1,6 @@
 """Mixed traffic for minutes: good, bad, huge, and hang-ups; then memory, descriptors and store have to be flat.
 
-    python -m tests.proof.soak [--minutes 10] [--workers 2] [--at-once 8]
+    python -m tests.proof.soak [--minutes 10] [--workers 2] [--at-once 8] [--engine openvino]
 
 What it fails for: a 5xx that was the client's fault, an answer that the kind of request does not allow, processes
 that grow, a store above its bound, anything left over when all is quiet. Ends by itself.
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from tests.serving.harness import Service
 
 STORE = 48 << 20
-FLAGS = ("--store-bytes", str(STORE), "--max-queue", "64", "--engine-args=--piece-delay-s=0.005,--pieces=20")
+FLAGS = ("--store-bytes", str(STORE), "--max-queue", "64")
+ENGINES = {"fake": ("--engine-args=--piece-delay-s=0.005,--pieces=20",), "openvino": ("--engine", "openvino")}
 EVERY_S = 5.0
 
 
@@ -163,10 +164,12 @@ def grown(samples: list[Sample]) -> list[str]:
     return found
 
 
-def run(seconds: float, workers: int, at_once: int, seed: int = 0, only: Collection[str] = ()) -> list[str]:
+def run(
+    seconds: float, workers: int, at_once: int, seed: int = 0, only: Collection[str] = (), engine: str = "fake"
+) -> list[str]:
     """Everything; gives what was wrong."""
     samples: list[Sample] = []
-    with serving("--workers", str(workers), *FLAGS) as service:
+    with serving("--workers", str(workers), *FLAGS, *ENGINES[engine]) as service:
         wrong = asyncio.run(traffic(service, seconds, at_once, samples, seed, only))
         until(lambda: service.metric("twinlens_requests_inside") == 0, 20)
         until(lambda: service.http.get("/readyz").json()["details"]["running"] == 0, 5)
@@ -189,11 +192,11 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--at-once", type=int, default=8)
     parser.add_argument("--only", metavar="KIND,KIND", default="", help="not all kinds of requests")
+    parser.add_argument("--engine", choices=ENGINES, default="fake", help="openvino: with the demo model")
     parser.add_argument("--seed", type=int, default=time.time_ns())
     args = parser.parse_args()
-    wrong = run(
-        args.minutes * 60, args.workers, args.at_once, args.seed, [name for name in args.only.split(",") if name]
-    )
+    only = [name for name in args.only.split(",") if name]
+    wrong = run(args.minutes * 60, args.workers, args.at_once, args.seed, only, args.engine)
     for line in wrong[:20]:
         sys.stdout.write(f"WRONG {line}\n")
     sys.stdout.write("flat, and nothing wrong\n" if not wrong else f"{len(wrong)} things are wrong\n")
