@@ -120,6 +120,7 @@ class Request:
     caller: Caller = Caller()
     finishing: tuple[Any, ...] = ()  # plans of finishing steps (`finish.seam.Plan`) in their order; of a task
     variables: Mapping[str, Any] = field(default_factory=dict)  # of a task, already checked
+    each_page: bool = False  # the pages of a document are asked one by one, and give an answer each
 
 
 @dataclass(frozen=True, slots=True)

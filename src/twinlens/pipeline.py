@@ -19,6 +19,7 @@ from twinlens.errors import ContextLengthExceeded
 from twinlens.finish.line import finished
 from twinlens.finish.seam import Frame, Seen
 from twinlens.media.orientation import orientation
+from twinlens.media.spread import questions
 from twinlens.observe import metrics
 
 if TYPE_CHECKING:
@@ -48,7 +49,12 @@ class Begun:
 
 
 class Generates(Protocol):
-    """The pipeline's view of an engine: `engines.client.EngineClient`, or anything with its method."""
+    """The pipeline's view of an engine: `engines.client.EngineClient`, or anything like it."""
+
+    @property
+    def references(self) -> bool:
+        """Whether it finds pictures in the store by their references; else they go to it as data URIs."""
+        ...
 
     def generate(self, request: Request, images: Sequence[Image]) -> AsyncGenerator[Piece, None]:
         """Stream the pieces of an answer; closing the generator ends the work at the engine."""
@@ -72,25 +78,31 @@ class Pipeline:
         """Yield `Begun`, then the pieces. Raises only errors of the tree (and CancelledError)."""
         with self.gate.admit(request.caller) as ticket, Deadline(ticket.deadline) as clock:
             with _timed("load"):
-                sights = await clock.over(self.loader.look(request.images, request.caller.tenant))
-            prompt_tokens = await clock.over(self._measure(request, sights))
-            request = self._bounded(request, sights, prompt_tokens)
-            vision = sum(sight.tokens for sight in sights)
-            headers = await self.gate.charge(ticket, vision, prompt_tokens - vision)
-            async with self.gate.place(ticket, _cost(request, prompt_tokens)):
-                with self.store.lease() as lease:
-                    with _timed("recall"):
-                        images = await clock.over(self.loader.load(sights, lease))
-                    for image in images:
-                        metrics.PICTURES_BY_HIT[image.hit].inc()
-                    warnings = tuple(warning for image in images for warning in image.warnings)
-                    yield Begun(sights, prompt_tokens, warnings, headers, self.units)
-                    pieces = finished(self._asking(request, sights, images), request, self._seen(request, sights))
-                    async for piece in _within(clock, pieces):
-                        ticket.heard = True
-                        if piece.usage:
-                            self.gate.answered(ticket, piece.usage.completion_tokens)
-                        yield _exact(piece, vision) if piece.usage and not request.finishing else piece
+                look = self.loader.look(request.images, request.caller.tenant, each=request.each_page)
+                looked = await clock.over(look)
+            for asked, sights in questions(request, looked):  # one, or one for each page of a document
+                prompt_tokens = await clock.over(self._measure(asked, sights))
+                question = self._bounded(asked, sights, prompt_tokens)
+                vision = sum(sight.tokens for sight in sights)
+                headers = await self.gate.charge(ticket, vision, prompt_tokens - vision)
+                async with self.gate.place(ticket, _cost(question, prompt_tokens)):
+                    with self.store.lease() as lease:
+                        with _timed("recall"):
+                            images = await clock.over(self.loader.load(sights, lease))
+                            if images and not self.engine.references:
+                                inline = self.loader.inline(question.images, sights, lease)
+                                question = replace(question, images=await clock.over(inline))
+                        for image in images:
+                            metrics.PICTURES_BY_HIT[image.hit].inc()
+                        warnings = tuple(warning for image in images for warning in image.warnings)
+                        yield Begun(sights, prompt_tokens, warnings, headers, self.units)
+                        asking = self._asking(question, sights, images)
+                        pieces = finished(asking, question, self._seen(question, sights))
+                        async for piece in _within(clock, pieces):
+                            ticket.heard = True
+                            if piece.usage:
+                                self.gate.answered(ticket, piece.usage.completion_tokens)
+                            yield _exact(piece, vision) if piece.usage and not question.finishing else piece
 
     def _asking(self, request: Request, sights: Sequence[Sight], images: Sequence[Image]) -> Ask:
         """How the finishing steps get an answer; those of a task may ask twice."""

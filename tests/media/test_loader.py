@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import io
 import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from PIL import Image as Pillow
 
+from tests.media import pdfs
 from tests.media.pictures import FOREIGN, LIME, RED, animation, grey16, noise, photo, plain, strip, uri
 from twinlens.core import ImageRef
 from twinlens.errors import (
@@ -338,11 +341,11 @@ async def test_large_pictures_that_wait_hold_up_no_small_one(tmp_path: Path, mon
     go_on, begun = threading.Event(), threading.Event()
     real = decode.pixels
 
-    def held(data: bytes, name: str, size: tuple[int, int], where: str) -> Any:
+    def held(data: bytes, name: str, size: tuple[int, int], where: str, frame: int) -> Any:
         if where == "large":
             begun.set()
             assert go_on.wait(20)
-        return real(data, name, size, where)
+        return real(data, name, size, where, frame)
 
     monkeypatch.setattr(decode, "pixels", held)
     large = [asyncio.create_task(room.load(ImageRef("large", uri(noise("PNG", 200, 200, seed))))) for seed in range(3)]
@@ -374,3 +377,19 @@ async def test_after_close_no_thread_is_left(tmp_path: Path) -> None:
     assert any(name.startswith("twinlens-load") for name in names)
     room.loader.close()
     assert not any(thread.name.startswith("twinlens-load") for thread in threading.enumerate())
+
+
+async def test_pages_and_odd_formats_go_to_other_engines_as_png(room: Room) -> None:
+    refs = [
+        ImageRef("a", uri(pdfs.document([pdfs.square(0, 0)]))),
+        ImageRef("b", uri(plain("BMP", (56, 28)))),
+        ImageRef("c", uri(plain("JPEG", (56, 28)))),
+    ]
+    sights = await room.loader.look(refs)
+    with room.store.lease() as lease:
+        await room.loader.load(sights, lease)
+        sent = await room.loader.inline(refs, sights, lease)
+    assert [ref.url.partition(";")[0] for ref in sent] == ["data:image/png", "data:image/png", "data:image/jpeg"]
+    page = Pillow.open(io.BytesIO(base64.b64decode(sent[0].url.partition(",")[2])))
+    assert (page.height, page.width) == sights[0].size
+    assert page.getpixel((5, page.height - 5)) == (0, 0, 0)

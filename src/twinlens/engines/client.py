@@ -75,6 +75,11 @@ class EngineClient:
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise EngineUnavailable("The engine does not answer.", retry_after=RETRY_AFTER_S) from error
 
+    @property
+    def references(self) -> bool:
+        """Whether the engine resolves references."""
+        return self._references
+
     async def generate(self, request: Request, images: Sequence[Image]) -> AsyncGenerator[Piece, None]:
         """Yield pieces of all choices as they come, then one with the usage (index -1).
 

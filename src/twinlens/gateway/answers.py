@@ -54,6 +54,8 @@ def extras(begun: Begun, reports: Sequence[StepReport] = ()) -> Extras:
             seen_height=sight.size[0],
             tokens=sight.tokens,
             box_units=begun.units,
+            page=sight.page.number if sight.page else msgspec.UNSET,
+            pages=sight.page.total if sight.page else msgspec.UNSET,
         )
         for sight in begun.images
     ]

@@ -36,11 +36,13 @@ from twinlens.gateway.wire import (
     ImageUrl,
     InferenceBody,
     MessageBody,
+    PageFields,
     ResponseFormat,
     StreamOptions,
     TextPartBody,
 )
 from twinlens.media.fetch import is_url
+from twinlens.media.pages import choice
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -315,7 +317,17 @@ def _image(body: ImagePartBody, where: str) -> ImageRef:
         detail=image.detail or "auto",
         min_pixels=body.min_pixels or image.min_pixels,
         max_pixels=body.max_pixels or image.max_pixels,
+        **_paged(body, where),
     )
+
+
+def _paged(body: PageFields, where: str) -> dict[str, Any]:
+    """The fields of an ImageRef that say how a document is used."""
+    return {
+        "pages": choice(body.pages, f"{where}.pages") if body.pages is not None else (),
+        "password": body.password or "",
+        "text": body.page_text,
+    }
 
 
 def _file(body: FilePartBody, where: str) -> ImageRef:
@@ -337,6 +349,7 @@ def _file(body: FilePartBody, where: str) -> ImageRef:
         file_id=file.file_id or "",
         min_pixels=body.min_pixels,
         max_pixels=body.max_pixels,
+        **_paged(body, where),
     )
 
 

@@ -17,6 +17,11 @@ Penalty = Annotated[float, Meta(ge=-2.0, le=2.0)]
 Count = Annotated[int, Meta(ge=1, le=10_000_000)]
 StopText = Annotated[str, Meta(min_length=1, max_length=256)]
 
+PagesText = Annotated[
+    str, Meta(min_length=1, max_length=200, description="pages of a document, such as 1-3,7 or 5-; all by default")
+]
+Password = Annotated[str, Meta(max_length=256, description="of a PDF")]
+
 FileData = Annotated[str, Meta(description="data:image/...;base64,... or the bare base64 of a picture file")]
 
 # OpenAI fields that are bookkeeping or hints: taken and without effect.
@@ -80,8 +85,16 @@ class TextPartBody(msgspec.Struct, kw_only=True, tag_field="type", tag="text"):
     text: str
 
 
-class ImagePartBody(msgspec.Struct, kw_only=True, tag_field="type", tag="image_url"):
-    """A picture inside a message; the bounds may stand here or inside `image_url`."""
+class PageFields(msgspec.Struct, kw_only=True):
+    """What says how a document is used. `page_text`: whether the text of PDF pages goes into the prompt too."""
+
+    pages: PagesText | None = None
+    password: Password | None = None
+    page_text: bool | None = None
+
+
+class ImagePartBody(PageFields, kw_only=True, tag_field="type", tag="image_url"):
+    """A picture or document inside a message; the bounds may stand here or inside `image_url`."""
 
     image_url: ImageUrl | str
     min_pixels: Count | None = None
@@ -89,15 +102,15 @@ class ImagePartBody(msgspec.Struct, kw_only=True, tag_field="type", tag="image_u
 
 
 class FileRef(msgspec.Struct, kw_only=True):
-    """A picture as a file: one uploaded before, or the file's bytes. Exactly one of the two."""
+    """A picture or document as a file: one uploaded before, or the file's bytes. Exactly one of the two."""
 
     file_id: Annotated[str, Meta(min_length=1, max_length=128)] | None = None
     file_data: FileData | None = None
     filename: str | None = None
 
 
-class FilePartBody(msgspec.Struct, kw_only=True, tag_field="type", tag="file"):
-    """A picture inside a message, as a file; the bounds as for `image_url`."""
+class FilePartBody(PageFields, kw_only=True, tag_field="type", tag="file"):
+    """A picture or document inside a message, as a file; the bounds as for `image_url`."""
 
     file: FileRef
     min_pixels: Count | None = None
@@ -191,7 +204,8 @@ class UsageBody(msgspec.Struct, kw_only=True):
 class SeenImage(msgspec.Struct, kw_only=True):
     """One picture, upright, and as the model saw it, in pixels.
 
-    `box_units`: what the model writes boxes in: “thousandths” of the picture, or pixels of what it has “seen”.
+    `box_units`: what the model writes boxes in: “thousandths” of the picture, or pixels of what it has “seen”. `page`
+    and `pages` (of how many) only where it is a page of a document.
     """
 
     width: int
@@ -200,6 +214,8 @@ class SeenImage(msgspec.Struct, kw_only=True):
     seen_height: int
     tokens: int
     box_units: Literal["thousandths", "seen"] = "thousandths"
+    page: int | UnsetType = UNSET
+    pages: int | UnsetType = UNSET
 
 
 class StepBody(msgspec.Struct, kw_only=True):

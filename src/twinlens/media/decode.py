@@ -207,11 +207,11 @@ def _turn(image: Pillow.Image, data: bytes, name: str) -> tuple[Pillow.Transpose
 
 
 def _frames(image: Pillow.Image, data: bytes, name: str) -> int:
-    """How many pictures the file holds, without decoding any. The extra pictures of a phone's JPEG do not count."""
+    """How many pictures the file holds, without decoding any. The extra pictures of a phone's JPEG do not count, and
+    those of a TIFF are pages.
+    """
     if name == "GIF":
         return signature.gif_frames(data)
-    if name == "TIFF":
-        return len(signature.tiff_pages(data))
     if name in ("PNG", "WEBP", "AVIF"):
         return int(getattr(image, "n_frames", 1))
     return 1
@@ -219,24 +219,18 @@ def _frames(image: Pillow.Image, data: bytes, name: str) -> int:
 
 def is_taken(start: bytes) -> bool:
     """Whether a file that starts so, with some hundred bytes at least, is of a kind that is taken here."""
-    return signature.sniff(start) in FORMATS
+    return signature.sniff(start) in (*FORMATS, "PDF")
 
 
 def _unsupported(name: str, where: str) -> UnsupportedImageFormat:
     names = ["WebP" if taken == "WEBP" else taken for taken in FORMATS]
     taken = f"{', '.join(names[:-1])} or {names[-1]}"
-    if name == "PDF":
-        return UnsupportedImageFormat(
-            f"{where} is a PDF document, whose pages are not taken here yet.",
-            param=where,
-            cure=f"Send each page as a picture ({taken}).",
-        )
     called = f"{name} data" if name else "data of an unknown kind"
     operator = f" The operator can add it with {_EXTRAS[name]}." if name in _EXTRAS else ""
     return UnsupportedImageFormat(
         f"{where} is {called}, not a picture that is taken here.",
         param=where,
-        cure=f"Convert the picture to {taken}.{operator}",
+        cure=f"Convert the picture to {taken}, or the document to PDF.{operator}",
     )
 
 

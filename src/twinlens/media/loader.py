@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import os
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
+import pybase64
 from blake3 import blake3
+from PIL import Image as Pillow
 
 from twinlens.core import Image, Sight
-from twinlens.errors import ImageError, InvalidRequest
-from twinlens.media import datauri, decode, signature
+from twinlens.errors import ImageError, InvalidRequest, StoreMiss
+from twinlens.media import datauri, decode, documents, leaves, pages, pdf, signature
+from twinlens.media.leaves import Budget, Leaves
 from twinlens.media.sources import Sources, Supplies
 from twinlens.store.keys import pixels_key
 
@@ -26,7 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Future
 
-    from twinlens.core import ImageRef
+    from twinlens.core import ImageRef, PagePlace
+    from twinlens.media.leaves import Leaf
     from twinlens.model.pictures import PictureRule
     from twinlens.settings import Settings
     from twinlens.store import Lease, Store
@@ -38,7 +44,26 @@ B = TypeVar("B")
 SMALL = 256 << 10  # characters of base64 in one request up to which its pictures are looked at on the spot
 FEW = 8  # pictures up to which the store is asked on the spot
 MUCH = 4 << 20  # characters of base64 in one request from which on its pictures are looked at in parallel
+COMMON = ("JPEG", "PNG", "WEBP", "GIF")  # formats that every engine takes
 LARGE = 32_000_000  # pixels; pictures above are decoded one at a time, because each takes hundreds of megabytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """A file whose pages have yet to be found; `at` is its place in the request."""
+
+    at: int
+    data: bytes
+    format: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """What decides the pixels of a picture besides its size."""
+
+    digest: bytes
+    part: str
+    recipe: str
 
 
 class Loader:
@@ -62,6 +87,8 @@ class Loader:
         self._rule = rule.of_service(settings)
         self._store = store
         self._salt = salt
+        self._settings = settings
+        self._leaves = Leaves(settings)
         self._most_bytes = settings.max_image_bytes
         self._most_pixels = settings.max_image_pixels
         threads = settings.load_threads or len(os.sched_getaffinity(0))
@@ -74,22 +101,29 @@ class Loader:
         )
         self._one_large = asyncio.Lock()  # waited for on the event loop: a thread that waited would serve nobody
 
-    async def look(self, refs: Sequence[ImageRef], owner: str = "") -> tuple[Sight, ...]:
-        """Headers, sizes and keys, in the order of `refs`. `owner`: whose files may be named.
+    async def look(self, refs: Sequence[ImageRef], owner: str = "", *, each: bool = False) -> tuple[Sight, ...]:
+        """Headers, sizes and keys, in the order of `refs`: one for a picture, one for each page of a document.
 
-        Raises the error of the first bad one.
+        `owner`: whose files may be named. `each`: pages are asked one by one, so that more of them are taken. Raises
+        the error of the first bad one.
         """
         if not refs:
             return ()
         outside = await self._sources.outside(refs, owner)
         given = [(ref, outside.get(at)) for at, ref in enumerate(refs)]
         length = sum(len(ref.url if data is None else data) for ref, data in given)
-        if length <= SMALL and (sights := self._look_here(given)):
-            return sights
+        if length <= SMALL and (plain := self._look_here(given)):
+            return plain
         apart = len(refs) > 1 and length > MUCH
-        groups = [[one] for one in given] if apart else [given]
-        found = await self._each(self._look_at, groups)
-        return tuple(sight for group in found for sight in group)
+        groups = [[one] for one in enumerate(given)] if apart else [list(enumerate(given))]
+        found = [one for group in await self._each(self._look_at, groups) for one in group]
+        budget = Budget(self._settings, len(refs), each=each)
+        sights: list[Sight] = []
+        for ref, one in zip(refs, found, strict=True):
+            several = [one] if isinstance(one, Sight) else await self._sights(ref, one, budget.most)
+            budget.take(several, ref.where)
+            sights += several
+        return tuple(sights)
 
     async def load(self, sights: Sequence[Sight], lease: Lease) -> tuple[Image, ...]:
         """Pixels in the store, leased, in the order of `sights`. Raises ImageError for damaged data, StoreError.
@@ -101,8 +135,35 @@ class Loader:
         hits = {key: here and self._store.has(key, lease) for key in unique}
         missing = [sight for sight in unique.values() if not hits[sight.key]]
         work = self._decode if here else self._load
-        hits |= await self._made(lambda sight: work(sight, lease), missing)
+        pdfs = [sight for sight in missing if sight.source_format == "PDF"]
+        hits |= await self._made(lambda sight: work(sight, lease), [one for one in missing if one not in pdfs])
+        for sight in pdfs:  # one after another: at no time are there two pages in memory
+            hits[sight.key] = await self._page(sight, lease, known=here)
         return tuple(_image(sight, hit=hits[sight.key] or sight is not unique[sight.key]) for sight in sights)
+
+    async def inline(self, refs: Sequence[ImageRef], sights: Sequence[Sight], lease: Lease) -> tuple[ImageRef, ...]:
+        """The same pictures as data URIs, for an engine that resolves no references: as they came, or as PNG.
+
+        `sights` are loaded, one for each of `refs`.
+        """
+        pairs = list(zip(refs, sights, strict=True))
+        return tuple(await self._each(lambda pair: self._inlined(*pair, lease), pairs))
+
+    async def _sights(self, ref: ImageRef, one: _Document, most: int) -> list[Sight]:
+        """The pages of a document that are meant, at most `most`."""
+        if one.format == "PDF":
+            found = await self._leaves.of_pdf(ref, one.data, most)
+            return await self._each(lambda leaf: self._leaf(one, ref, leaf, blake3(one.data).digest()), found)
+        chosen = leaves.of_tiff(ref, one.data, most)
+        return (await self._each(lambda chosen: self._frames(one, ref, chosen), [chosen]))[0]
+
+    async def _page(self, sight: Sight, lease: Lease, *, known: bool) -> bool:
+        """Whether the store had this PDF page already; if not, it has it now. `known`: it has been asked."""
+        if not known and (await self._each(lambda sight: self._store.has(sight.key, lease), [sight]))[0]:
+            return True
+        pixels = await self._leaves.draw(sight)
+        await self._each(lambda pixels: self._store.put(sight.key, "pixels", pixels, lease), [pixels])
+        return False
 
     async def _made(self, work: Callable[[Sight], bool], sights: Sequence[Sight]) -> dict[str, bool]:
         """What `work` says of each, by key: the large ones after the others, one at a time in the whole process."""
@@ -120,21 +181,30 @@ class Loader:
         self.close()
 
     def close(self) -> None:
-        """Drop what waits, finish what runs, end the threads."""
+        """Drop what waits, finish what runs, end the threads and the process that reads PDFs."""
+        self._leaves.close()
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _look_here(self, given: Sequence[Given]) -> tuple[Sight, ...] | None:
         """On the event loop: None as soon as a picture is not a plain JPEG, whose header takes microseconds."""
         sights = []
-        for ref, got in given:
+        for at, (ref, got) in enumerate(given):
             data = self._bytes(ref, got)
             if not signature.is_plain(data):
                 return None
-            sights.append(self._sight(ref, data))
+            sights.append(self._sight(at, ref, data))
         return tuple(sights)
 
-    def _look_at(self, given: Sequence[Given]) -> list[Sight]:
-        return [self._sight(ref, self._bytes(ref, got)) for ref, got in given]
+    def _look_at(self, given: Sequence[tuple[int, Given]]) -> list[Sight | _Document]:
+        found: list[Sight | _Document] = []
+        for at, (ref, got) in given:
+            data = self._bytes(ref, got)
+            name = signature.sniff(data)
+            if name == "PDF" or (name == "TIFF" and len(signature.tiff_pages(data)) > 1):
+                found.append(_Document(at, data, name))
+            else:
+                found.append(self._sight(at, ref, data))
+        return found
 
     def _bytes(self, ref: ImageRef, got: bytes | None) -> bytes:
         if got is None:
@@ -143,15 +213,35 @@ class Loader:
             raise ImageError(f"{ref.where} leads to an empty picture.", param=ref.where)
         return got
 
-    def _sight(self, ref: ImageRef, data: bytes) -> Sight:
+    def _sight(self, at: int, ref: ImageRef, data: bytes) -> Sight:
+        """Of a picture, or of the only page of a TIFF."""
+        pages.numbers(ref.pages, 1, ref.where, 1)
         header = decode.look(data, ref.where, self._most_pixels)
+        key = _Key(blake3(data).digest(), "0", decode.recipe(header.format))
+        return self._seen(at, ref, data, header, key)
+
+    def _frames(self, one: _Document, ref: ImageRef, chosen: Sequence[tuple[int, PagePlace]]) -> list[Sight]:
+        digest = blake3(one.data).digest()
+        found = []
+        for frame, place in chosen:
+            header = decode.look(one.data, ref.where, self._most_pixels, frame)
+            key = _Key(digest, str(frame), decode.recipe(header.format))
+            found.append(replace(self._seen(one.at, ref, one.data, header, key), page=place))
+        said = leaves.unused(len(found), ref.where, chosen[0][1].total)
+        return [replace(found[0], warnings=(*said, *found[0].warnings)), *found[1:]]
+
+    def _leaf(self, one: _Document, ref: ImageRef, leaf: Leaf, digest: bytes) -> Sight:
+        key = _Key(digest, f"page {leaf.place.number}", pdf.RECIPE)
+        header = decode.Header("PDF", leaf.size, leaf.warnings)
+        return replace(self._seen(one.at, ref, one.data, header, key), page=leaf.place)
+
+    def _seen(self, at: int, ref: ImageRef, data: bytes, header: decode.Header, key: _Key) -> Sight:
         with _placed(ref.where):
             rule = self._rule.bounded(ref.min_pixels, ref.max_pixels, ref.detail)
             size = rule.target(*header.size)
-        digest, recipe = blake3(data).digest(), decode.recipe(header.format)
         return Sight(
             where=ref.where,
-            key=pixels_key(digest, part="0", recipe=recipe, size=size, salt=self._salt),
+            key=pixels_key(key.digest, part=key.part, recipe=key.recipe, size=size, salt=self._salt),
             data=data,
             source_format=header.format,
             source_size=header.size,
@@ -159,6 +249,7 @@ class Loader:
             grid=rule.grid(*size),
             tokens=rule.tokens(*size),
             warnings=header.warnings,
+            ref=at,
         )
 
     def _load(self, sight: Sight, lease: Lease) -> bool:
@@ -166,9 +257,23 @@ class Loader:
         return self._store.has(sight.key, lease) or self._decode(sight, lease)
 
     def _decode(self, sight: Sight, lease: Lease) -> bool:
-        picture = decode.pixels(sight.data, sight.source_format, sight.size, sight.where)
+        frame = documents.frame_of(sight.data, sight.page.number) if sight.page else 0
+        picture = decode.pixels(sight.data, sight.source_format, sight.size, sight.where, frame)
         self._store.put(sight.key, "pixels", np.asarray(picture), lease)
         return False
+
+    def _inlined(self, ref: ImageRef, sight: Sight, lease: Lease) -> ImageRef:
+        if sight.page is None and sight.source_format in COMMON:
+            kind, data = sight.source_format, sight.data
+        else:
+            pixels = self._store.get(sight.key, lease)
+            if pixels is None:
+                raise StoreMiss("A picture left the store while it was in use.", retry_after=1)
+            out = io.BytesIO()
+            Pillow.fromarray(pixels).save(out, "PNG", compress_level=1)
+            kind, data = "PNG", out.getvalue()
+        uri = f"data:image/{kind.lower()};base64,{pybase64.b64encode(data).decode()}"
+        return replace(ref, url=uri, file_id="")
 
     async def _each(self, work: Callable[[A], B], items: Sequence[A]) -> list[B]:
         """`work` for all items in threads. On an error or a cancellation nothing of it runs on behind our back."""

@@ -29,18 +29,20 @@ def choice(text: str, param: str) -> Choice:
     return tuple(ranges)
 
 
-def numbers(chosen: Choice, count: int, where: str, most: int) -> Numbers:
-    """The pages that are meant, each once, of a document with `count`; all where none are chosen.
+def numbers(chosen: Choice, count: int, where: str, most: int, first: int | None = None) -> Numbers:
+    """The pages that are meant, each once, of a document with `count`: all where none are chosen; at most `first`.
 
     Raises NoSuchPage, and TooManyPages for more than `most`, before anything is made of them.
     """
+    bound = most + 1 if first is None else min(first, most + 1)  # more need not be counted
     found: dict[int, None] = {}
-    for first, last in chosen or ((1, 0),):
-        if max(first, last) > count:
+    for start, last in chosen or ((1, 0),):
+        if max(start, last) > count:
             pages = "1 page" if count == 1 else f"{count} pages"
-            raise NoSuchPage(f"{where} has {pages}; page {max(first, last)} was asked for.", param=where)
-        found |= dict.fromkeys(range(first, min(last or count, first + most) + 1))
-    if len(found) > most:
-        meant = f"{count} pages" if not chosen else f"more than {most} pages chosen"
-        raise TooManyPages(f"{where} has {meant}, and one request takes {most} pages.", param=where)
-    return tuple(found)
+            raise NoSuchPage(f"{where} has {pages}; page {max(start, last)} was asked for.", param=where)
+        found |= dict.fromkeys(range(start, min(last or count, start + most) + 1))
+    meant = tuple(found)[:bound]
+    if len(meant) > most:
+        asked = f"more than {most} of its {count} pages" if chosen else f"all {count} pages"
+        raise TooManyPages(f"{where}: {asked} are meant, and {most} can be taken in this request.", param=where)
+    return meant

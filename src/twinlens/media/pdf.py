@@ -93,6 +93,7 @@ class Reader:
         self._timeout_s = timeout_s
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="twinlens-pdf")
         self._lock = threading.Lock()  # around `_process`, which `close` ends from another thread
+        self._closed = False
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
 
@@ -111,10 +112,10 @@ class Reader:
 
     def close(self) -> None:
         """End the process and the thread, whatever they do."""
+        self._closed = True
         self._thread.shutdown(wait=False, cancel_futures=True)
         self._end()
         self._thread.shutdown(wait=True)
-        self._end()
 
     def _drawn(self, paper: Paper, number: int, size: tuple[int, int]) -> NDArray[np.uint8]:
         height, width = size
@@ -202,6 +203,8 @@ class Reader:
         with self._lock:
             if self._socket is not None:
                 return self._socket
+            if self._closed:
+                raise _GoneError
             ours, theirs = socket.socketpair()
             fd = theirs.fileno()
             argv = [sys.executable, "-P", str(_FILE), "--parent", str(os.getpid()), "--fd", str(fd)]
