@@ -58,6 +58,7 @@
     └── OperatorError                  exit 2  operator_error     (never sent to a client)
         ├── SettingsError              exit 2  settings_error
         ├── TaskError                  exit 2  task_error
+        ├── BatchError                 exit 2  batch_error
         └── ModelError                 exit 2  model_error
 
 Every error is an answer: `status` and `code` for machines, `message` for people, `cure` for whoever has to act,
@@ -550,6 +551,13 @@ class TaskError(OperatorError):
 
     code = "task_error"
     cure = "“twinlens task check FILE” checks a file; docs/tasks.md describes every key."
+
+
+class BatchError(OperatorError):
+    """A batch that cannot begin or go on as asked; what was finished stays in its journal."""
+
+    code = "batch_error"
+    cure = "docs/batch.md describes batches."
 
 
 class ModelError(OperatorError):

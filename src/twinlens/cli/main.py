@@ -12,13 +12,13 @@ import sys
 from typing import TYPE_CHECKING
 
 from twinlens import __version__
-from twinlens.cli import ask, config, keys, report, serve, store, task
+from twinlens.cli import ask, batch, config, keys, report, serve, store, task
 from twinlens.errors import OperatorError, StoreError, TwinlensError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COMMANDS = (serve, ask, task, config, keys, store)
+COMMANDS = (serve, ask, task, batch, config, keys, store)
 FAILED, OPERATOR, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
 
 

@@ -48,4 +48,4 @@ def content(error: Exception, argv: Sequence[str]) -> str:
 def _shown(word: str) -> str:
     if word.startswith("--"):
         return word.partition("=")[0]
-    return word if word in ("serve", "ask", "config", "store", "show", "clear") else "…"
+    return word if word in ("serve", "ask", "batch", "config", "store", "show", "clear") else "…"

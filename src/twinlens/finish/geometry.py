@@ -66,6 +66,13 @@ class Geometry:
         """See `Plan.begin`."""
         return GeometryRun(self, seen)
 
+    def drawable(self) -> list[tuple[str, str]]:
+        """(JSON pointer, units) of the boxes that can be drawn into the upright picture without knowing more."""
+        chosen = self.chosen
+        if chosen.pixels_as:
+            return [(pointers.written((*steps[:-1], chosen.pixels_as)), "pixels") for steps in self.pointers]
+        return [(path, chosen.to) for path in chosen.boxes] if chosen.to in ("pixels", "fractions") else []
+
 
 class GeometryRun:
     """Run of the step."""

@@ -17,6 +17,11 @@ def parsed(pointer: str, where: str) -> tuple[str, ...]:
     return tuple(step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:])
 
 
+def written(steps: tuple[str, ...]) -> str:
+    """The reverse of `parsed`."""
+    return "".join("/" + step.replace("~", "~0").replace("/", "~1") for step in steps)
+
+
 def changed(value: Any, steps: tuple[str, ...], change: Change) -> Any:
     """`value` with `change` made wherever `steps` lead; places that are not there are left out."""
     if not steps:

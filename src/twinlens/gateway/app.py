@@ -91,7 +91,7 @@ def build(parts: Parts) -> tuple[ASGIApp, Metrics]:
         *(Route(f"/v1/tasks/{name}", TaskRoute(asking, name), methods=["POST"]) for name in shelf.tasks),
         Route("/v1/tasks/{name}", UnknownTask(shelf), methods=["POST"]),
         Route("/v1/tasks", TaskCatalogue(shelf), methods=["GET"]),
-        Route("/v1/models", Models(names, parts.model.context), methods=["GET"]),
+        Route("/v1/models", Models(names, parts.model.context, parts.model.weights_id), methods=["GET"]),
         Route(FILES, FilesRoute(files), methods=["GET", "POST"]),
         Route(FILE, FileRoute(files), methods=["GET", "DELETE"]),
         Route(CONTENT, ContentRoute(files), methods=["GET"]),

@@ -65,9 +65,11 @@ class Readyz:
 class Models:
     """GET /v1/models: the served model, and after it the tasks, which chat completions take as models too."""
 
-    def __init__(self, names: Sequence[str], context: int) -> None:
+    def __init__(self, names: Sequence[str], context: int, weights: str) -> None:
         made = int(time.time())
-        self._list = ModelList(data=[ModelBody(id=name, created=made, max_model_len=context) for name in names])
+        self._list = ModelList(
+            data=[ModelBody(id=name, created=made, max_model_len=context, weights=weights) for name in names]
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer in OpenAI's form."""

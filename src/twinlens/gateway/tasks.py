@@ -19,6 +19,7 @@ import msgspec
 
 from twinlens.core import AnswerFormat, Piece, Sampling, TextPart
 from twinlens.errors import AuditError, EngineUnavailable, InvalidField, TwinlensError, UnsupportedField
+from twinlens.finish import pointers
 from twinlens.gateway.answers import Frames, Whole, extras, folded, usage_body
 from twinlens.gateway.front import exchange_of
 from twinlens.gateway.http import STREAM_HEADERS, Stream, as_error, send_json
@@ -296,6 +297,9 @@ def _item(task: Task) -> TaskItem:
         variables={name: msgspec.to_builtins(variable) for name, variable in task.variables.items()},
         schema=task.answer.schema,
         columns=[column.name for column in task.columns],
+        paths=[pointers.written(column.steps) for column in task.columns],
+        pages={"together": task.pages.together, "most": task.pages.most},
+        boxes=[{"path": path, "units": units} for path, units in task.drawable()],
     )
 
 

@@ -364,6 +364,9 @@ class TaskItem(msgspec.Struct, kw_only=True):
     variables: dict[str, Any]
     schema: Any
     columns: list[str]
+    paths: list[str] = []  # JSON pointers of the columns into the result
+    pages: dict[str, Any] = {}  # together: all pages of a document in one question; most: only the first so many
+    boxes: list[dict[str, str]] = []  # where boxes in pixels or fractions of the upright picture stand in the result
 
 
 class TaskList(msgspec.Struct, kw_only=True):
@@ -381,6 +384,7 @@ class ModelBody(msgspec.Struct, kw_only=True):
     created: int
     owned_by: str = "twinlens"
     max_model_len: int | None = None
+    weights: str | None = None
 
 
 class ModelList(msgspec.Struct, kw_only=True):

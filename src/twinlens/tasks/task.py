@@ -16,6 +16,7 @@ from msgspec import Meta
 from twinlens.core import AnswerFormat, ImagePart, Message, Sampling, TextPart
 from twinlens.errors import FinishError, InvalidField, InvalidSchema, TaskError
 from twinlens.finish import options, pointers, steps
+from twinlens.finish.geometry import Geometry
 from twinlens.finish.sandbox import Bounded, TemplateProblem
 from twinlens.finish.schema import check_schema
 from twinlens.finish.seam import About
@@ -145,6 +146,10 @@ class Task:
         if self.columns:
             return {column.name: column.of(value) for column in self.columns}
         return dict(value) if isinstance(value, dict) else {"answer": value}
+
+    def drawable(self) -> list[tuple[str, str]]:
+        """(JSON pointer, “pixels” or “fractions”) of boxes in the result that lie in the upright picture."""
+        return [one for step in self.steps if isinstance(step, Geometry) for one in step.drawable()]
 
     def _rendered(self, template: Bounded, variables: Mapping[str, Any]) -> str:
         schema = msgspec.json.encode(self.answer.schema).decode() if self.answer.kind == "json_schema" else ""
