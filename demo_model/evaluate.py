@@ -196,13 +196,13 @@ def prompt_of(item: Item) -> str:
 def with_transformers(folder: Path, items: list[Item], alter: str, batch: int) -> dict[str, str]:
     """Greedy, without a grammar. Batches of like answer lengths, padded left."""
     import torch
-    from transformers import Qwen2VLForConditionalGeneration
+    import transformers
 
     from demo_model import tokenizer
     from demo_model.architecture import IMAGE_MEAN, IMAGE_STD, MERGE, PATCH, SPECIAL_IDS
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    model = Qwen2VLForConditionalGeneration.from_pretrained(folder, dtype=torch.bfloat16).to(device).eval()
+    model = transformers.Qwen2VLForConditionalGeneration.from_pretrained(folder, dtype=torch.bfloat16).to(device).eval()
     words = tokenizer.load(folder)
     mean, std = np.array(IMAGE_MEAN, np.float32), np.array(IMAGE_STD, np.float32)
 
@@ -237,7 +237,8 @@ def with_transformers(folder: Path, items: list[Item], alter: str, batch: int) -
         ids = torch.tensor([[SPECIAL_IDS["<|endoftext|>"]] * (longest - len(row)) + row for row in rows])
         mask = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in rows])
         extra = {}
-        if "mm_token_type_ids" in Qwen2VLForConditionalGeneration.forward.__code__.co_varnames:
+        if int(transformers.__version__.split(".")[0]) >= 5:
+            # Without them version 5 numbers the places of a picture like text, and says nothing.
             extra["mm_token_type_ids"] = (ids == SPECIAL_IDS["<|image_pad|>"]).int().to(device)
         with torch.inference_mode():
             made = model.generate(
