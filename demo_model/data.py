@@ -224,6 +224,20 @@ STAGES: Final[dict[str, tuple[dict[str, float], dict[str, float]]]] = {
             "contract": 1.6,
         },
     ),
+    # For training on: large pages as often as the held-out set has them, and mostly to be read.
+    "documents": (
+        {"small": 0.12, "medium": 0.33, "large": 0.4, "huge": 0.15},
+        {
+            "read": 2,
+            "random": 0.7,
+            "document": 6,
+            "look": 3.2,
+            "inspect": 1,
+            "chart": 1.2,
+            "garment": 0.35,
+            "contract": 3.2,
+        },
+    ),
 }
 SMALL_SKILLS: Final = ("read", "random", "look", "inspect", "garment", "document")
 

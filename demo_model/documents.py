@@ -76,6 +76,8 @@ def text_lines(
                     ]
                     if not values.held:
                         draws += [values.random_string_zh] * 5
+                if not values.held and rng.random() < 0.15:
+                    draws = [lambda: clause_text(rng, values, chinese)]
                 text = rng.choice(draws)()
             room = width - 6 - font(name, size).getlength(text)
             if room >= 0:
@@ -551,6 +553,22 @@ def loose(rng: Random, values: Values) -> str:
     return values.random_string_zh()
 
 
+def shaken(rng: Random, values: Values, text: str, chinese: bool) -> str:
+    """A clause with some words (in Chinese: characters) exchanged, left out or put in: it cannot be guessed, only read."""
+    pieces = list(text) if chinese else text.split(" ")
+    for _ in range(rng.randint(1, max(2, len(pieces) // 4))):
+        place = rng.randrange(len(pieces))
+        new = rng.choice(words.ZH_ALPHABET) if chinese else rng.choice(SALAD) if rng.random() < 0.7 else values.word()
+        change = rng.random()
+        if change < 0.5 or len(pieces) < 4:
+            pieces[place] = new
+        elif change < 0.75:
+            pieces.insert(place, new)
+        else:
+            del pieces[place]
+    return ("" if chinese else " ").join(pieces)
+
+
 def clause_text(rng: Random, values: Values, chinese: bool) -> str:
     if not chinese and rng.random() < (0.35 if values.held else 0.6):
         line = " ".join(rng.choice(SALAD) if rng.random() < 0.85 else values.word() for _ in range(rng.randint(5, 10)))
@@ -565,7 +583,7 @@ def clause_text(rng: Random, values: Values, chinese: bool) -> str:
         return line + "。"
     side = 1 if values.held else 0
     form = rng.choice(CLAUSES_ZH[side] if chinese else CLAUSES[side])
-    return form.format(
+    text = form.format(
         m=values.money(9000),
         n=rng.randint(2, 90),
         d=values.date(),
@@ -573,6 +591,7 @@ def clause_text(rng: Random, values: Values, chinese: bool) -> str:
         o=values.company_zh() if chinese else values.company(),
         c=rng.choice(words.COUNTRIES),
     )
+    return shaken(rng, values, text, chinese) if not values.held and rng.random() < 0.5 else text
 
 
 def wrap(text: str, face: Font, room: float, chinese: bool) -> list[str]:

@@ -51,13 +51,14 @@ def stage_at(progress: float) -> str:
 class Workers:
     """Processes that draw batches into shared slots. Forked before CUDA starts."""
 
-    def __init__(self, count: int, tokenizer: Path, seed: int, cost: int, slots: int) -> None:
+    def __init__(self, count: int, tokenizer: Path, seed: int, cost: int, slots: int, stage: str | None = None) -> None:
         context = mp.get_context("fork")
         self.free: Any = context.Queue()
         self.done: Any = context.Queue()
         self.asked: Any = context.Queue()
         self.progress = context.Value("d", 0.0)
         self.cost = cost
+        self.stage = stage
         self.slots = [mmap.mmap(-1, SLOT_BYTES) for _ in range(slots)]
         for number in range(slots):
             self.free.put(number)
@@ -88,7 +89,8 @@ class Workers:
             if asked is None:
                 number += 1
                 seed = first + number
-                batch = data.make_batch(seed, encoder, stage_at(self.progress.value), cost=self.cost, room_for=room)
+                stage = self.stage or stage_at(self.progress.value)
+                batch = data.make_batch(seed, encoder, stage, cost=self.cost, room_for=room)
             else:
                 batch = data.make_batch(asked, encoder, "pages", held=True, packs=1, cost=self.cost, room_for=room)
             self.done.put((slot, batch.pixels.shape, batch.noisy, batch.tilted, batch.packs, asked))
@@ -364,7 +366,7 @@ def main() -> None:
     parser.add_argument("--slots", type=int, default=40)
     parser.add_argument("--keep", type=int, default=32)
     parser.add_argument("--plateau", type=float, default=0.6, help="share of the plan before the rate falls")
-    parser.add_argument("--pages", action="store_true", help="the last stage throughout")
+    parser.add_argument("--stage", choices=list(data.STAGES), help="one stage throughout")
     parser.add_argument("--cost", type=int, default=data.COST)
     parser.add_argument("--rate", type=float, default=2.5e-3)
     parser.add_argument("--warm", type=int, default=300)
@@ -377,7 +379,7 @@ def main() -> None:
     started = time.monotonic()
     options.out.mkdir(parents=True, exist_ok=True)
     run = int(time.time()) % data.RUNS  # other pictures in every run
-    workers = Workers(options.workers, options.tokenizer, run, options.cost, options.slots)
+    workers = Workers(options.workers, options.tokenizer, run, options.cost, options.slots, options.stage)
     for number in range(options.probes):
         workers.asked.put(data.HELD_SEED + number)
 
@@ -437,7 +439,7 @@ def main() -> None:
         progress = (spent + elapsed / 60) / options.plan_minutes
         if elapsed > limit:
             break
-        workers.progress.value = 1.0 if options.pages else progress
+        workers.progress.value = progress
         batch, packs = loader.next()
         with torch.no_grad():
             pixels = worn(batch.pixels, batch.noisy, batch.tilted, generator)
@@ -467,7 +469,7 @@ def main() -> None:
                 step=step,
                 seconds=round(elapsed),
                 progress=round(progress, 3),
-                stage=stage_at(progress),
+                stage=options.stage or stage_at(progress),
                 rate=round(rate_at(progress, step, options.warm, options.rate, options.plateau), 5),
                 loss=round(float(loss.detach()), 3),
                 steps_s=round((step - last_step) / span, 2),
