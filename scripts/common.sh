@@ -38,6 +38,15 @@ bare() {
     }
 }
 
+# tidy FOLDER: every set of requirements makes an environment of its own; those that nobody used for a month go.
+tidy() {
+    local old
+    while IFS= read -r -d '' old; do
+        say "Removing the environment $old, unused for a month ..."
+        rm -rf "$old" "$old.lock"
+    done < <(find "$1" -mindepth 2 -maxdepth 2 -name complete -mtime +30 -printf '%h\0' 2>/dev/null)
+}
+
 # environment FOLDER PYTHON ARGS...: FOLDER is an environment in which `pip install ARGS` has succeeded.
 # A second call is quick; calls at the same time wait for the first.
 environment() {
@@ -47,12 +56,17 @@ environment() {
     mkdir -p "$(dirname "$folder")" "$(dirname "$lock")"
     (
         if command -v flock >/dev/null; then flock 9; fi
-        if [ -e "$folder/complete" ]; then exit 0; fi
+        # Its time says when it was last used.
+        if [ -e "$folder/complete" ]; then
+            touch "$folder/complete"
+            exit 0
+        fi
         say "Making the environment $folder ..."
         # Joined by && because “set -e” has no effect where the caller tests our result.
         bare "$folder" "$python" &&
             "$folder/bin/python" -m pip install -qq --disable-pip-version-check --upgrade "pip>=25.1" &&
             "$folder/bin/python" -m pip install -qq --disable-pip-version-check "$@" &&
             touch "$folder/complete"
-    ) 9>"$lock"
+    ) 9>"$lock" || return
+    if [ "$folder" != .venv ]; then tidy "$(dirname "$folder")"; fi
 }

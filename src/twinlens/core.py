@@ -94,13 +94,25 @@ class AnswerFormat:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyLimits:
+    """Limits a minute that a key has of its own. None: as the settings say; 0: none."""
+
+    requests: int | None = None
+    burst: int | None = None  # requests at once beyond the first
+    vision_tokens: int | None = None
+    text_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Caller:
     """Who asks, as keys and limits know it. Empty texts: there are no keys, or the address is not known."""
 
     tenant: str = ""
     key: str = ""  # id of the key, never the key
     address: str = ""  # of the client, as limits count it: IPv6 by its /64
-    batch: bool = False  # bulk work: no limit on requests a minute, and behind everybody else
+    batch: bool = False  # no limit on requests a minute, unless the key has one of its own
+    bulk: bool = False  # behind everybody else
+    limits: KeyLimits = KeyLimits()
 
 
 @dataclass(frozen=True, slots=True)

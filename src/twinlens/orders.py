@@ -49,6 +49,7 @@ class WorkerOrders:
     listen_fd: int  # the listening socket, inherited
     data_dir: str = ""  # for what outlasts a restart; made by whoever first writes there
     local_only: bool = True  # whether the listening address is loopback
+    own_key: str = ""  # digest of the key by which the service asks itself; empty: there is none
 
 
 @dataclass(frozen=True, slots=True)

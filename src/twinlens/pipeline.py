@@ -51,11 +51,6 @@ class Begun:
 class Generates(Protocol):
     """The pipeline's view of an engine: `engines.client.EngineClient`, or anything like it."""
 
-    @property
-    def references(self) -> bool:
-        """Whether it finds pictures in the store by their references; else they go to it as data URIs."""
-        ...
-
     def generate(self, request: Request, images: Sequence[Image]) -> AsyncGenerator[Piece, None]:
         """Stream the pieces of an answer; closing the generator ends the work at the engine."""
         ...
@@ -89,9 +84,6 @@ class Pipeline:
                     with self.store.lease() as lease:
                         with _timed("recall"):
                             images = await clock.over(self.loader.load(sights, lease))
-                            if images and not self.engine.references:
-                                inline = self.loader.inline(question.images, sights, lease)
-                                question = replace(question, images=await clock.over(inline))
                         for image in images:
                             metrics.PICTURES_BY_HIT[image.hit].inc()
                         warnings = tuple(warning for image in images for warning in image.warnings)

@@ -90,6 +90,7 @@ class Settings:
     max_images: int = setting(32, "pictures in one request, over the whole conversation", minimum=1)
     max_messages: int = setting(1024, "messages in one request", minimum=1)
     max_text_chars: int = setting(1_000_000, "characters of text in one request", minimum=1)
+    icc_to_srgb: bool = setting(True, "convert colours by a picture's embedded profile (ICC) to sRGB")
     min_pixels: int = setting(0, "lower bound of the resized picture; 0: as the model says", unit="pixels", minimum=0)
     max_pixels: int = setting(0, "upper bound of the resized picture; 0: as the model says", unit="pixels", minimum=0)
 
@@ -120,7 +121,9 @@ class Settings:
 
     max_running: int = setting(0, "requests at the engine at once; 0: as the engine says", minimum=0)
     max_queue: int = setting(256, "requests waiting in front of the engine", minimum=0)
-    load_threads: int = setting(0, "threads that decode pictures, per worker; 0: from the cores", minimum=0)
+    load_threads: int = setting(
+        0, "threads that decode pictures, per worker; 0: the workers share the cores", minimum=0
+    )
     request_timeout_s: float = setting(300.0, "deadline of a request", unit="seconds", minimum=0.1)
     idle_timeout_s: float = setting(60.0, "longest silence of the engine inside an answer", unit="seconds", minimum=0.1)
     default_max_tokens: int = setting(

@@ -165,3 +165,30 @@ def test_no_file_is_read_as_keys_by_accident(data: bytes) -> None:
             assert keyfile.read(path) == () or b"sha256" in data
         except SettingsError as error:
             assert error.message
+
+
+def test_a_service_has_a_key_of_its_own_that_is_no_tenants(path: Path) -> None:
+    key = add(path, "lab")
+    ring = Ring((), path, own=keyfile.digest("secret of this run"))
+    ours = ring.find("secret of this run")
+    assert ours
+    assert sorted(ours.scopes) == ["chat"]
+    assert not keyfile.TENANT.fullmatch(ours.tenant)
+    assert ring.find(key)
+    for wrong in ("", "0" * 64, keyfile.digest("secret of this run")):
+        assert ring.find(wrong) is None
+        assert Ring((), path).find(wrong) is None
+
+
+@pytest.mark.parametrize("wrong", ['"requests":-1', '"requests":"x"', '"burst":1.5', '"priority":"high"'])
+def test_limits_of_a_key_have_their_form(path: Path, wrong: str) -> None:
+    add(path, "lab")
+    good = path.read_text()
+    path.write_text(good.replace("}", f",{wrong}}}"))
+    with pytest.raises(SettingsError, match=r"[Ll]ine 1"):
+        keyfile.read(path)
+    path.write_text(good.replace("}", ',"requests":5,"vision_tokens":0,"priority":"low"}'))
+    (record,) = keyfile.read(path)
+    assert (record.limits.requests, record.limits.burst, record.limits.vision_tokens) == (5, None, 0)
+    assert record.bulk
+    assert not record.batch

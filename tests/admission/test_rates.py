@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from twinlens.admission.ledger import Ledger, file_of, sweep
 from twinlens.admission.rates import Limit, Rates, Want
 from twinlens.admission.rules import Rules, duration, headers, refusal
-from twinlens.core import Caller
+from twinlens.core import Caller, KeyLimits
 from twinlens.errors import OverTokenLimit, RateLimited
 from twinlens.settings import Settings
 
@@ -55,6 +56,26 @@ def test_thirty_a_minute_with_burst_five_lets_six_at_once_and_then_one_every_two
     assert not passed(at, wants)
     clock.now += 60
     assert sum(passed(at, wants) for _ in range(20)) == 6
+
+
+def test_a_key_may_have_limits_of_its_own() -> None:
+    clock = Clock()
+    at, rules = rates(clock), Rules(Settings())
+
+    def at_once(**own: int) -> int:
+        caller = Caller(tenant="lab", key=f"k{own}", address="192.0.2.1", limits=KeyLimits(**own))
+        wants = rules.entry(caller)
+        return sum(passed(at, wants) for _ in range(100)) if wants else -1
+
+    assert at_once() == 6
+    assert at_once(burst=0) == 1
+    assert at_once(requests=600, burst=59) == 60
+    assert at_once(requests=0) == -1
+    batch = Caller(tenant="lab", key="b", address="192.0.2.1", batch=True, bulk=True)
+    assert rules.entry(batch) == []
+    assert len(rules.entry(replace(batch, limits=KeyLimits(requests=10)))) == 1
+    more = Caller(tenant="lab", key="t", address="192.0.2.1", limits=KeyLimits(vision_tokens=10, text_tokens=0))
+    assert [(want.limit.kind, want.limit.per_minute) for want in rules.tokens(more, 5, 5)] == [("vision_tokens", 10)]
 
 
 def test_what_is_denied_costs_nothing_and_waiting_as_told_is_enough() -> None:

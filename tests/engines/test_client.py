@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
+import io
 import json
 import time
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import psutil
 import pytest
+from PIL import Image as Pillow
 
 from tests.engines.harness import running
 from twinlens.core import Image, ImagePart, ImageRef, Message, Request, Sampling, TextPart
@@ -23,9 +27,11 @@ from twinlens.errors import (
     ServerError,
     TwinlensError,
 )
+from twinlens.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
     from twinlens.core import Piece
 
@@ -205,7 +211,7 @@ async def test_nobody_there(address: str) -> None:
     await client.close()
 
 
-async def test_an_engine_that_is_not_ours_gets_the_pictures_themselves() -> None:
+async def test_an_engine_that_is_not_ours_gets_the_pixels_as_png(tmp_path: Path) -> None:
     seen: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -219,15 +225,24 @@ async def test_an_engine_that_is_not_ours_gets_the_pictures_themselves() -> None
         writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    client = EngineClient(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", model="m", pool=1, idle_timeout_s=1)
+    address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    client = EngineClient(address, model="m", pool=1, idle_timeout_s=1, store=tmp_path / "store")
+    keys = ["0a" * 32, "0b" * 32]
+    pixels = [np.full((56, 84, 3), value, np.uint8) for value in (10, 20)]
+    store = Store(tmp_path / "store", 1 << 24)
+    for key, array in zip(keys, pixels, strict=True):
+        store.put(key, "pixels", array)
     health = await client.health()
     assert not health.abilities.references
     refs = (ImageRef("a", "data:image/png;base64,AAAA"), ImageRef("b", "BBBB"))
     request = Request("r", "m", (Message("user", (ImagePart(0), ImagePart(1))),), refs)
-    images = [Image(ref.where, "00" * 32, (56, 56), (1, 4, 4), 4, hit=False) for ref in refs]
+    images = [Image(key, key, (56, 84), (1, 4, 6), 6, hit=False) for key in keys]
     assert [piece async for piece in client.generate(request, images)]
     parts = json.loads(seen[0])["messages"][0]["content"]
-    assert [part["image_url"]["url"] for part in parts] == ["data:image/png;base64,AAAA", "data:;base64,BBBB"]
+    for part, array in zip(parts, pixels, strict=True):
+        kind, _, data = part["image_url"]["url"].partition(",")
+        assert kind == "data:image/png;base64"
+        assert np.array_equal(np.asarray(Pillow.open(io.BytesIO(base64.b64decode(data)))), array)
     await client.close()
     server.close()
 

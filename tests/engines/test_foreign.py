@@ -30,10 +30,15 @@ class Foreign:
         self.statuses = {"/health": health, "/v1/models": models}
         self.key = key
         self.asked: list[dict[str, Any]] = []
+        self.paths: list[str] = []
+        self.metrics: str | None = None
 
     async def route(self, request: web.Request) -> web.StreamResponse:
         if self.key and request.headers.get("authorization") != f"Bearer {self.key}":
             return web.json_response({"error": {"message": "no key"}}, status=401)
+        self.paths.append(request.path)
+        if request.path == "/metrics":
+            return web.Response(status=404) if self.metrics is None else web.Response(text=self.metrics)
         if request.path in self.statuses:
             return web.Response(status=self.statuses[request.path], headers={"location": "/elsewhere"})
         self.asked.append(await request.json())

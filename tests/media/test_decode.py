@@ -211,6 +211,15 @@ def test_img_07_an_embedded_profile_becomes_srgb(kind: str) -> None:
     assert np.abs(found - np.asarray(opened)).max() > 10, "the profile made no difference: the test shows nothing"
 
 
+def test_img_07_profiles_can_be_left_out_and_the_key_tells() -> None:
+    data = saved(Image.new("RGB", (56, 56), (30, 220, 40)), "PNG", icc_profile=display_p3())
+    raw = np.asarray(decode.pixels(data, "PNG", (56, 56), WHERE, profiles=False))
+    assert tuple(raw[0, 0]) == (30, 220, 40)
+    assert tuple(pixels(data)[0, 0]) != (30, 220, 40)
+    for name in ("PNG", "AVIF"):
+        assert decode.recipe(name) != decode.recipe(name, profiles=False)
+
+
 def test_img_07_srgb_damaged_and_foreign_profiles_change_nothing() -> None:
     image = Image.new("RGB", (8, 8), (30, 220, 40))
     for icc in (profile(), b"no profile at all", display_p3()[:100], b""):

@@ -13,6 +13,7 @@ from PIL import Image as Pillow
 from tests.media import pdfs
 from tests.media.pictures import FOREIGN, LIME, RED, animation, grey16, noise, photo, plain, strip, uri
 from twinlens.core import ImageRef
+from twinlens.engines import canonical
 from twinlens.errors import (
     ImageAspectRatio,
     ImageError,
@@ -379,7 +380,7 @@ async def test_after_close_no_thread_is_left(tmp_path: Path) -> None:
     assert not any(thread.name.startswith("twinlens-load") for thread in threading.enumerate())
 
 
-async def test_pages_and_odd_formats_go_to_other_engines_as_png(room: Room) -> None:
+async def test_pages_and_pictures_go_to_other_engines_as_png(room: Room) -> None:
     refs = [
         ImageRef("a", uri(pdfs.document([pdfs.square(0, 0)]))),
         ImageRef("b", uri(plain("BMP", (56, 28)))),
@@ -387,9 +388,9 @@ async def test_pages_and_odd_formats_go_to_other_engines_as_png(room: Room) -> N
     ]
     sights = await room.loader.look(refs)
     with room.store.lease() as lease:
-        await room.loader.load(sights, lease)
-        sent = await room.loader.inline(refs, sights, lease)
-    assert [ref.url.partition(";")[0] for ref in sent] == ["data:image/png", "data:image/png", "data:image/jpeg"]
-    page = Pillow.open(io.BytesIO(base64.b64decode(sent[0].url.partition(",")[2])))
+        images = await room.loader.load(sights, lease)
+        sent = canonical.data_uris(room.root, images)
+    assert [url.partition(";")[0] for url in sent] == ["data:image/png"] * 3
+    page = Pillow.open(io.BytesIO(base64.b64decode(sent[0].partition(",")[2])))
     assert (page.height, page.width) == sights[0].size
     assert page.getpixel((5, page.height - 5)) == (0, 0, 0)

@@ -22,10 +22,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx2 as httpx
+import numpy as np
 import psutil
 from PIL import Image
 
 from tests.models import model_folder
+from twinlens.store.header import SIZE, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -89,6 +91,19 @@ class Service:
     def leases(self) -> list[Path]:
         """Leases held in the store."""
         return [path for path in (self.folder / "store" / "leases").rglob("*") if path.is_file()]
+
+    def seen(self, *content: Any, **fields: Any) -> tuple[httpx.Response, list[np.ndarray[Any, Any]]]:
+        """A chat, and the pixels that it had made: (height, width, 3) each, in no order. Empties the store before."""
+        objects = self.folder / "store" / "objects"
+        for path in objects.iterdir():
+            path.unlink()
+        answer = self.chat(*content, **fields)
+        found = []
+        for path in objects.iterdir():
+            data = path.read_bytes()
+            header = unpack(data[:SIZE], key=path.name, file_size=len(data))
+            found.append(np.frombuffer(data[SIZE:], np.uint8).reshape(header.shape))
+        return answer, found
 
     def log(self) -> str:
         """Everything printed so far."""

@@ -177,6 +177,23 @@ def test_a_chat_cannot_go_round_a_task(service: Service, fields: Any) -> None:
     assert answer.json()["error"]["param"]
 
 
+def test_tasks_take_uploaded_files(service: Service) -> None:
+    data = base64.b64decode(data_uri(31).partition(",")[2])
+    file = service.http.post("/v1/files", files={"file": ("a.png", data)}, data={"purpose": "vision"}).json()["id"]
+    inside = ask(service, "receipt", images=[data_uri(31)]).json()
+    told = ask(service, "receipt", images=[{"file_id": file}])
+    assert told.status_code == 200, told.text
+    assert (told.json()["images"], told.json()["usage"]) == (inside["images"], inside["usage"])
+    part = {"type": "file", "file": {"file_id": file}}
+    assert service.chat(part, model="task:receipt").status_code == 200
+    missing = ask(service, "receipt", images=[{"file_id": "file-" + "0" * 32}])
+    assert (missing.status_code, missing.json()["error"]["param"]) == (404, "images[0]")
+    for wrong in ({}, {"file_id": file, "url": data_uri(31)}, {"file_id": ""}, {"file_id": 5}):
+        refused = ask(service, "receipt", images=[wrong])
+        assert refused.status_code == 400
+        assert refused.json()["error"]["param"].startswith("images[0]")
+
+
 def test_an_audit_line_says_who_when_and_what_but_nothing_of_the_answer(service: Service) -> None:
     before = len(audit(service))
     ask(service, "echo", variables={"text": SECRET})

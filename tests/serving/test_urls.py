@@ -96,6 +96,19 @@ def test_the_seed_style_call_takes_urls(fetching: Service, web: Site) -> None:
     assert fetching.http.post("/v1/inference", json=body).status_code == 200
 
 
+def test_tasks_take_urls_and_refuse_them_alike(fetching: Service, web: Site) -> None:
+    web.pages["/a.png"] = answer(PNG)
+    url = f"https://img.test:{web.port}/a.png"
+    for image in (url, {"url": url, "detail": "low"}):
+        told = fetching.http.post("/v1/tasks/receipt", json={"images": [image]})
+        assert told.status_code == 200, told.text
+    assert fetching.chat(url_part(url), model="task:receipt").status_code == 200
+    for bad in ("https://elsewhere.test/a.png", "file:///etc/passwd", "http://127.0.0.1/a.png"):
+        error = error_of(fetching.http.post("/v1/tasks/receipt", json={"images": [bad]}))
+        assert (error["code"], error["param"]) == ("image_url_not_allowed", "images[0]")
+        assert "images[0]" in error["message"]
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_url_09_what_cannot_be_had_is_a_400_that_names_the_part(fetching: Service, web: Site, stream: bool) -> None:
     web.pages["/page"] = answer(b"<!doctype html><html>no picture</html>", content_type="image/png")

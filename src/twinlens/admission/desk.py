@@ -120,7 +120,7 @@ class Desk:
 
     async def charge(self, caller: Caller, vision: int, text: int) -> Headers:
         """See `Asked`. Bulk work runs behind everybody else, so its long prompts are nobody's trouble."""
-        if not caller.batch:
+        if not caller.bulk:
             self.long.take(vision + text)
         return await self._rated(self.rules.tokens(caller, vision, text))
 

@@ -154,7 +154,7 @@ class Gate:
         caller = ticket.caller
         now = time.monotonic()
         left = ticket.deadline - asyncio.get_running_loop().time()
-        need = Need(caller.tenant or caller.address, cost, now + left, caller.batch)
+        need = Need(caller.tenant or caller.address, cost, now + left, caller.bulk)
         self._waiting += 1
         try:
             number = await self._desk.take(need)

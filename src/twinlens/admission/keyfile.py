@@ -16,10 +16,11 @@ import stat
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
+from twinlens.core import KeyLimits
 from twinlens.errors import SettingsError
 from twinlens.settings import data_dir
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from twinlens.settings import Settings
 
 Scope = Literal["chat", "batch", "admin"]
+Priority = Literal["normal", "low"]
+PerMinute = Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)]
 SCOPES: tuple[Scope, ...] = ("chat", "batch", "admin")
 
 NAME = "keys.jsonl"
@@ -40,7 +43,7 @@ CURE = "“twinlens keys” writes this file; mend the line, or take the file ba
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One key as the file has it. Times are UTC with a zone."""
+    """One key as the file has it. Times are UTC with a zone; limits that are None are as the settings say."""
 
     id: str
     tenant: str
@@ -49,6 +52,26 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     created: datetime
     expires: datetime | None = None
     note: str = ""
+    requests: PerMinute | None = None
+    burst: PerMinute | None = None
+    vision_tokens: PerMinute | None = None
+    text_tokens: PerMinute | None = None
+    priority: Priority | None = None  # None: low for a key with the batch scope and without chat
+
+    @property
+    def limits(self) -> KeyLimits:
+        """What it has of its own."""
+        return KeyLimits(self.requests, self.burst, self.vision_tokens, self.text_tokens)
+
+    @property
+    def batch(self) -> bool:
+        """Whether it is for bulk work only."""
+        return "chat" not in self.scopes and "batch" in self.scopes
+
+    @property
+    def bulk(self) -> bool:
+        """Whether its requests come behind everybody else's."""
+        return self.batch if self.priority is None else self.priority == "low"
 
     def expired(self, now: float) -> bool:
         """Whether its time is over at the unix time `now`."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 import hmac
 import logging
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from twinlens.admission import keyfile
 from twinlens.admission.keyfile import SCOPES, Scope
+from twinlens.core import KeyLimits
 from twinlens.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -36,14 +37,22 @@ class Holder:
     id: str
     tenant: str
     scopes: frozenset[Scope]
+    batch: bool = False
+    bulk: bool = False
+    limits: KeyLimits = field(default=KeyLimits())
+
+
+# The service itself, which puts its own first question (`serve --ask`); no tenant of the keys file can be called so.
+OURSELVES = Holder("(service)", "(service)", frozenset({"chat"}))
 
 
 class Ring:
     """All keys. To be used from one thread, except `reread`, which only replaces what the others read."""
 
-    def __init__(self, plain: Sequence[str], path: Path | None, *, needed: bool = False) -> None:
-        """`needed`: clients need a key whether or not there is a file."""
+    def __init__(self, plain: Sequence[str], path: Path | None, *, needed: bool = False, own: str = "") -> None:
+        """`needed`: clients need a key whether or not there is a file. `own`: digest of the service's own key."""
         self._plain = [(keyfile.digest(key), _holder_of_plain(key)) for key in plain]
+        self._own = own or _NOBODY
         self._path = path
         self._records: dict[str, Record] = {}
         self._mark: tuple[int, int, int, int] | None = None
@@ -72,7 +81,7 @@ class Ring:
         for known, holder in self._plain:  # all of them: no early end to time
             if hmac.compare_digest(given, known):
                 found = holder
-        return found
+        return OURSELVES if hmac.compare_digest(given, self._own) else found
 
     def reread(self) -> None:
         """Look whether the file changed, and take it if it is whole. Reads a disk: not for an event loop."""
@@ -100,9 +109,9 @@ class Ring:
         self.trouble = why
 
 
-def ring_of(settings: Settings, data: Path | None = None) -> Ring:
-    """The keys of these settings; a keys file that is named is needed."""
-    return Ring(settings.api_keys, keyfile.path_of(settings, data), needed=bool(settings.keys_file))
+def ring_of(settings: Settings, data: Path | None = None, own: str = "") -> Ring:
+    """The keys of these settings; a keys file that is named is needed. `own`: digest of the service's own key."""
+    return Ring(settings.api_keys, keyfile.path_of(settings, data), needed=bool(settings.keys_file), own=own)
 
 
 def checked(settings: Settings) -> Ring:
@@ -119,7 +128,7 @@ def checked(settings: Settings) -> Ring:
 
 
 def _holder(record: Record) -> Holder:
-    return Holder(record.id, record.tenant, frozenset(record.scopes))
+    return Holder(record.id, record.tenant, frozenset(record.scopes), record.batch, record.bulk, record.limits)
 
 
 def _holder_of_plain(key: str) -> Holder:

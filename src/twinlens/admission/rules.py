@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from twinlens.admission.rates import Limit, Want
+from twinlens.core import KeyLimits
 from twinlens.errors import OverTokenLimit, RateLimited
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 _WORDS: dict[Kind, str] = {"requests": "requests", "vision_tokens": "vision tokens", "text_tokens": "text tokens"}
 Headers = list[tuple[bytes, bytes]]
+MOST_KINDS = 4096  # of limits of keys that are kept worked out
+_AS_SET = KeyLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +38,11 @@ class _Limits:
 
 
 class Rules:
-    """The limits of a service."""
+    """The limits of a service, and of keys that have their own."""
 
     def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._own: dict[KeyLimits, _Limits] = {}
         self._key = _Limits(
             _requests(settings.rate_requests, settings.rate_burst),
             _tokens("vision_tokens", settings.rate_vision_tokens),
@@ -57,16 +62,39 @@ class Rules:
     def entry(self, caller: Caller) -> list[Want]:
         """What one request of the caller wants before it is read."""
         wants = []
-        if caller.key and self._key.requests and not caller.batch:
-            wants.append(Want(self._key.requests, f"key {caller.key} requests", 1.0))
+        limit = self._of(caller).requests if caller.key else None
+        if limit and (not caller.batch or caller.limits.requests is not None):
+            wants.append(Want(limit, f"key {caller.key} requests", 1.0))
         if self._address.requests and not caller.batch:
             wants.append(Want(self._address.requests, f"address {caller.address} requests", 1.0))
         return wants
 
     def tokens(self, caller: Caller, vision: int, text: int) -> list[Want]:
         """What the caller wants for so many tokens."""
-        wants = self._key.tokens(f"key {caller.key}", vision, text) if caller.key else []
+        wants = self._of(caller).tokens(f"key {caller.key}", vision, text) if caller.key else []
         return wants + self._address.tokens(f"address {caller.address}", vision, text)
+
+    def _of(self, caller: Caller) -> _Limits:
+        if caller.limits == _AS_SET:
+            return self._key
+        found = self._own.get(caller.limits)
+        if found is None:
+            if len(self._own) >= MOST_KINDS:
+                self._own.clear()
+            found = self._own[caller.limits] = self._made(caller.limits)
+        return found
+
+    def _made(self, own: KeyLimits) -> _Limits:
+        ours = self._settings
+
+        def chosen(mine: int | None, theirs: int) -> int:
+            return theirs if mine is None else mine
+
+        return _Limits(
+            _requests(chosen(own.requests, ours.rate_requests), chosen(own.burst, ours.rate_burst)),
+            _tokens("vision_tokens", chosen(own.vision_tokens, ours.rate_vision_tokens)),
+            _tokens("text_tokens", chosen(own.text_tokens, ours.rate_text_tokens)),
+        )
 
 
 def refusal(verdict: Verdict) -> RateLimited | OverTokenLimit:

@@ -152,7 +152,8 @@ async def _embedded(settings: Settings, question: Question, wait_s: float, putti
     log_to_stderr(settings)
     with opened(replace(settings, host="127.0.0.1", port=0)) as service:
         running = asyncio.create_task(service.run())
-        asking = asyncio.create_task(putting(service.url, service.plan.test_weights, _key(settings), question, wait_s))
+        plan = service.plan
+        asking = asyncio.create_task(putting(service.url, plan.test_weights, plan.own_key, question, wait_s))
         try:
             await asyncio.wait([running, asking], return_when=asyncio.FIRST_COMPLETED)
             if running.done():

@@ -69,7 +69,7 @@ def greeting(service: Service, picture: str = "PICTURE", prompt: str = "What is 
     """What is served, where, and one line to try it."""
     plan = service.plan
     engine = without_userinfo(plan.engine.url) if plan.attached else plan.settings.engine
-    key = ' -H "authorization: Bearer $KEY"' if plan.settings.api_keys else ""
+    key = ' -H "authorization: Bearer $KEY"' if plan.keyed else ""
     return (
         f"Twinlens {__version__}\n"
         f"  address  {service.url}\n"
@@ -133,7 +133,7 @@ async def _first_question(service: Service, picture: str, prompt: str) -> None:
         await put(
             service.url,
             service.plan.test_weights,
-            next(iter(service.plan.settings.api_keys), ""),
+            service.plan.own_key,
             Question((picture,), prompt, max_tokens=FIRST_TOKENS),
             60,
         )

@@ -22,7 +22,7 @@ from twinlens.errors import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from twinlens.core import FinishReason, Image, Message, Part, Request
+    from twinlens.core import FinishReason, Message, Part, Request
 
 RETRY_AFTER_S = 2.0
 CURE = "Look at the engine's log."
@@ -44,11 +44,10 @@ _error = msgspec.json.Decoder(wire.ErrorBody)
 _health = msgspec.json.Decoder(Health)
 
 
-def question(request: Request, images: Sequence[Image], model: str, *, references: bool) -> bytes:
-    """The body to send. Without `references` the pictures go as the client sent them."""
-    if len(images) != len(request.images):
+def question(request: Request, urls: Sequence[str], model: str) -> bytes:
+    """The body to send. `urls`: where the engine finds the pixels of each picture, in order."""
+    if len(urls) != len(request.images):
         raise ServerError("The pictures of a request are not those that were loaded.")
-    urls = [image.reference for image in images] if references else [_data_uri(ref.url) for ref in request.images]
     sampling = request.sampling
     chat = wire.Chat(
         messages=[_message(message, urls) for message in request.messages],
@@ -147,7 +146,7 @@ def read_health(body: bytes, model: str) -> Health:
         return Health(model=model)
 
 
-def _message(message: Message, urls: list[str]) -> wire.Message:
+def _message(message: Message, urls: Sequence[str]) -> wire.Message:
     parts = message.parts
     content: str | list[wire.TextPart | wire.ImagePart]
     if not parts:
@@ -160,15 +159,10 @@ def _message(message: Message, urls: list[str]) -> wire.Message:
     return wire.Message(message.role, content, calls, message.tool_call_id, message.name)
 
 
-def _part(part: Part, urls: list[str]) -> wire.TextPart | wire.ImagePart:
+def _part(part: Part, urls: Sequence[str]) -> wire.TextPart | wire.ImagePart:
     if isinstance(part, ImagePart):
         return wire.ImagePart(wire.ImageUrl(urls[part.index]))
     return wire.TextPart(part.text)
-
-
-def _data_uri(url: str) -> str:
-    """Bare base64 is a habit of our clients that other engines do not know."""
-    return url if url[:5].lower() == "data:" else f"data:;base64,{url}"
 
 
 def _format(request: Request) -> wire.ResponseFormat | None:

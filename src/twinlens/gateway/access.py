@@ -49,8 +49,14 @@ class Access:
             _check(holder, self._needed(path))
         if holder is None:
             return Caller(address=address), self._local_only
-        batch = "chat" not in holder.scopes and "batch" in holder.scopes
-        caller = Caller(tenant=holder.tenant, key=holder.id, address=address, batch=batch)
+        caller = Caller(
+            tenant=holder.tenant,
+            key=holder.id,
+            address=address,
+            batch=holder.batch,
+            bulk=holder.bulk,
+            limits=holder.limits,
+        )
         return caller, self._local_only or "admin" in holder.scopes
 
     def _needed(self, path: str) -> frozenset[KeyScope]:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from twinlens.core import Abilities, Request, StepReport
     from twinlens.gateway.chat import Asking
     from twinlens.gateway.front import Exchange
+    from twinlens.gateway.wire import TaskImage
     from twinlens.observe.audit import Audit
     from twinlens.pipeline import Begun
     from twinlens.tasks.shelf import Shelf
@@ -200,7 +201,7 @@ class TaskRoute:
 
 
 def _chat(body: TaskBody, model: str) -> ChatBody:
-    content: list[dict[str, Any]] = [{"type": "image_url", "image_url": image} for image in body.images]
+    content = [_picture(image, f"images[{at}]") for at, image in enumerate(body.images)]
     return ChatBody(
         model=model,
         messages=[MessageBody(role="user", content=content)],
@@ -209,6 +210,18 @@ def _chat(body: TaskBody, model: str) -> ChatBody:
         temperature=body.temperature,
         seed=body.seed,
     )
+
+
+def _picture(image: str | TaskImage, where: str) -> dict[str, Any]:
+    """The part of a chat that says the same."""
+    if isinstance(image, str):
+        return {"type": "image_url", "image_url": image}
+    if (image.url is None) == (image.file_id is None):
+        raise InvalidField(f"“{where}” needs one of “url” and “file_id”.", param=where)
+    bounds = {"min_pixels": image.min_pixels, "max_pixels": image.max_pixels}
+    if image.file_id is not None:
+        return {"type": "file", "file": {"file_id": image.file_id}, **bounds}
+    return {"type": "image_url", "image_url": {"url": image.url, "detail": image.detail}, **bounds}
 
 
 @contextmanager

@@ -316,11 +316,22 @@ class InferenceAnswer(msgspec.Struct, kw_only=True):
     usage: UsageBody
 
 
+class TaskImage(msgspec.Struct, kw_only=True):
+    """A picture of a task: exactly one of `url`, as in a chat, and `file_id`, of a file uploaded before."""
+
+    url: str | None = None
+    file_id: Annotated[str, Meta(min_length=1, max_length=128)] | None = None
+    detail: Literal["auto", "low", "high"] | None = None
+    min_pixels: Count | None = None
+    max_pixels: Count | None = None
+
+
 class TaskBody(msgspec.Struct, kw_only=True):
     """Body of POST /v1/tasks/{name}."""
 
     images: Annotated[
-        list[str | ImageUrl], Meta(max_length=1024, description="data URIs or bare base64, in their order")
+        list[str | TaskImage],
+        Meta(max_length=1024, description="data URIs, bare base64, https URLs or uploaded files, in their order"),
     ] = []
     variables: dict[str, Any] | None = None
     stream: bool | None = None

@@ -80,7 +80,11 @@ class Worker:
             supplies=Supplies(Fetcher(settings), self.uploads),
         )
         self.client = EngineClient(
-            orders.engine, model=self.found.name, pool=1024, idle_timeout_s=settings.idle_timeout_s
+            orders.engine,
+            model=self.found.name,
+            pool=1024,
+            idle_timeout_s=settings.idle_timeout_s,
+            store=store_dir(settings),
         )
         # One process keeps rates, queue and breakers in itself; several share a desk.
         self.clerk = Clerk(desk_socket(run), orders.worker, Rules(settings)) if settings.workers > 1 else None
@@ -88,7 +92,7 @@ class Worker:
         asked: Asked = self.clerk or cast("Desk", self.desk)
         self.gate = Gate(asked, max_queue=settings.max_queue, timeout_s=settings.request_timeout_s)
         self.engine = EngineView(run, self.client, self.learn)
-        self.ring = ring_of(settings, Path(orders.data_dir))
+        self.ring = ring_of(settings, Path(orders.data_dir), orders.own_key)
 
     def learn(self, health: Health) -> None:
         """Take the number of places from the engine at once; a desk of several looks for itself."""

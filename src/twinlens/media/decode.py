@@ -29,7 +29,7 @@ from PIL import (  # noqa: F401 - imported before the first request needs them
 from PIL import Image as Pillow
 
 from twinlens.errors import ImageError, ImageTooLarge, OperatorError, UnsupportedImageFormat
-from twinlens.media import colours, signature
+from twinlens.media import colours, signature, silence
 from twinlens.media.resize import NAME as RESIZER
 from twinlens.media.resize import resized
 
@@ -94,11 +94,12 @@ Pillow.MAX_IMAGE_PIXELS = None
 warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
 
 
-def recipe(name: str) -> str:
-    """All that makes the pixels of a file of this format what they are."""
+def recipe(name: str, *, profiles: bool = True) -> str:
+    """All that makes the pixels of a file of this format what they are. `profiles`: as of `pixels`."""
+    made = RECIPE if profiles else f"{RECIPE}, profiles left out"
     if name == "HEIC":
-        return f"{RECIPE}, pillow-heif {pillow_heif.__version__}, libheif {pillow_heif.libheif_version()}"
-    return f"{RECIPE}, avif {features.version('avif')}" if name == "AVIF" else RECIPE
+        return f"{made}, pillow-heif {pillow_heif.__version__}, libheif {pillow_heif.libheif_version()}"
+    return f"{made}, avif {features.version('avif')}" if name == "AVIF" else made
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,11 @@ class Header:
 
 
 def check_decoders() -> None:
-    """Raises OperatorError when the installed decoders are missing one of the formats or are known to be unsafe."""
+    """Raises OperatorError when the installed decoders are missing one of the formats or are known to be unsafe.
+
+    Makes them quiet as well, for the life of the process.
+    """
+    silence.libtiff()
     missing = [name for name in ("jpg", "zlib", "webp", "libtiff") if not features.check(name)]
     if missing:
         raise OperatorError(
@@ -146,8 +151,12 @@ def look(data: bytes, where: str, most_pixels: int, frame: int = 0) -> Header:
     return Header(name, size, tuple(f"{where}: {text}" for text in said))
 
 
-def pixels(data: bytes, name: str, size: tuple[int, int], where: str, frame: int = 0) -> Pillow.Image:
+def pixels(  # noqa: PLR0913 - one call for each picture, at two places
+    data: bytes, name: str, size: tuple[int, int], where: str, frame: int = 0, *, profiles: bool = True
+) -> Pillow.Image:
     """The picture as upright RGB of this (height, width). `name` is the format that `look` found, `frame` as there.
+
+    `profiles`: whether an embedded colour profile is converted to sRGB; otherwise it is left out of account.
 
     Raises ImageError when the data is truncated or damaged.
     """
@@ -156,7 +165,7 @@ def pixels(data: bytes, name: str, size: tuple[int, int], where: str, frame: int
         image = _open(data, name, frame)
         turn, _ = _turn(image, data, name)
         image.load()
-        flat, profile = colours.flattened(image, image.info.get("icc_profile"))
+        flat, profile = colours.flattened(image, image.info.get("icc_profile") if profiles else None)
         goal = (height, width) if turn in _SIDEWAYS else (width, height)
         flat = resized(flat, goal)
         if turn is not None:

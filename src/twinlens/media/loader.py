@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import io
+import logging
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
-import pybase64
 from blake3 import blake3
-from PIL import Image as Pillow
 
 from twinlens.core import Image, Sight
-from twinlens.errors import ImageError, InvalidRequest, StoreMiss
+from twinlens.errors import ImageError, InvalidRequest
 from twinlens.media import datauri, decode, documents, leaves, pages, pdf, signature
 from twinlens.media.leaves import Budget, Leaves
 from twinlens.media.sources import Sources, Supplies
@@ -36,6 +34,8 @@ if TYPE_CHECKING:
     from twinlens.model.pictures import PictureRule
     from twinlens.settings import Settings
     from twinlens.store import Lease, Store
+
+log = logging.getLogger("twinlens.media")
 
 Given: TypeAlias = "tuple[ImageRef, bytes | None]"  # the bytes where they came from outside the request
 A = TypeVar("A")
@@ -66,6 +66,11 @@ class _Key:
     recipe: str
 
 
+def threads_of(cores: int, workers: int) -> int:
+    """Threads of one gateway process: all of them together take the cores, and none has less than two."""
+    return max(2, -(-cores // workers))
+
+
 class Loader:
     """Makes pixels of what clients send. One for each gateway process; `close` ends its threads."""
 
@@ -91,7 +96,9 @@ class Loader:
         self._leaves = Leaves(settings)
         self._most_bytes = settings.max_image_bytes
         self._most_pixels = settings.max_image_pixels
-        threads = settings.load_threads or len(os.sched_getaffinity(0))
+        self._profiles = settings.icc_to_srgb
+        threads = settings.load_threads or threads_of(len(os.sched_getaffinity(0)), settings.workers)
+        log.info("%d threads decode pictures", threads)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="twinlens-load")
         self._sources = Sources(
             supplies or Supplies(),
@@ -140,14 +147,6 @@ class Loader:
         for sight in pdfs:  # one after another: at no time are there two pages in memory
             hits[sight.key] = await self._page(sight, lease, known=here)
         return tuple(_image(sight, hit=hits[sight.key] or sight is not unique[sight.key]) for sight in sights)
-
-    async def inline(self, refs: Sequence[ImageRef], sights: Sequence[Sight], lease: Lease) -> tuple[ImageRef, ...]:
-        """The same pictures as data URIs, for an engine that resolves no references: as they came, or as PNG.
-
-        `sights` are loaded, one for each of `refs`.
-        """
-        pairs = list(zip(refs, sights, strict=True))
-        return tuple(await self._each(lambda pair: self._inlined(*pair, lease), pairs))
 
     async def _sights(self, ref: ImageRef, one: _Document, most: int) -> list[Sight]:
         """The pages of a document that are meant, at most `most`."""
@@ -217,7 +216,7 @@ class Loader:
         """Of a picture, or of the only page of a TIFF."""
         pages.numbers(ref.pages, 1, ref.where, 1)
         header = decode.look(data, ref.where, self._most_pixels)
-        key = _Key(blake3(data).digest(), "0", decode.recipe(header.format))
+        key = _Key(blake3(data).digest(), "0", decode.recipe(header.format, profiles=self._profiles))
         return self._seen(at, ref, data, header, key)
 
     def _frames(self, one: _Document, ref: ImageRef, chosen: Sequence[tuple[int, PagePlace]]) -> list[Sight]:
@@ -225,7 +224,7 @@ class Loader:
         found = []
         for frame, place in chosen:
             header = decode.look(one.data, ref.where, self._most_pixels, frame)
-            key = _Key(digest, str(frame), decode.recipe(header.format))
+            key = _Key(digest, str(frame), decode.recipe(header.format, profiles=self._profiles))
             found.append(replace(self._seen(one.at, ref, one.data, header, key), page=place))
         said = leaves.unused(len(found), ref.where, chosen[0][1].total)
         return [replace(found[0], warnings=(*said, *found[0].warnings)), *found[1:]]
@@ -258,22 +257,11 @@ class Loader:
 
     def _decode(self, sight: Sight, lease: Lease) -> bool:
         frame = documents.frame_of(sight.data, sight.page.number) if sight.page else 0
-        picture = decode.pixels(sight.data, sight.source_format, sight.size, sight.where, frame)
+        picture = decode.pixels(
+            sight.data, sight.source_format, sight.size, sight.where, frame, profiles=self._profiles
+        )
         self._store.put(sight.key, "pixels", np.asarray(picture), lease)
         return False
-
-    def _inlined(self, ref: ImageRef, sight: Sight, lease: Lease) -> ImageRef:
-        if sight.page is None and sight.source_format in COMMON:
-            kind, data = sight.source_format, sight.data
-        else:
-            pixels = self._store.get(sight.key, lease)
-            if pixels is None:
-                raise StoreMiss("A picture left the store while it was in use.", retry_after=1)
-            out = io.BytesIO()
-            Pillow.fromarray(pixels).save(out, "PNG", compress_level=1)
-            kind, data = "PNG", out.getvalue()
-        uri = f"data:image/{kind.lower()};base64,{pybase64.b64encode(data).decode()}"
-        return replace(ref, url=uri, file_id="")
 
     async def _each(self, work: Callable[[A], B], items: Sequence[A]) -> list[B]:
         """`work` for all items in threads. On an error or a cancellation nothing of it runs on behind our back."""

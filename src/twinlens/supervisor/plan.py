@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from twinlens.admission.keyfile import digest
 from twinlens.engines.registry import ENGINES, NOT_STARTED_HERE
 from twinlens.errors import ModelError, SettingsError
 from twinlens.model import checkpoint, hub
@@ -38,6 +39,8 @@ class Plan:
     model: Checkpoint
     engine: EngineAddress
     attached: bool  # the engine is somebody else's
+    keyed: bool = False  # clients need a key
+    own_key: str = field(default="", repr=False)  # by which the service asks itself, for as long as it runs
 
     @property
     def test_weights(self) -> bool:
@@ -120,6 +123,7 @@ def worker_command(plan: Plan, folder: RunFolder, number: int, listening: socket
         listen_fd=listen_fd,
         data_dir=str(data_dir().absolute()),
         local_only=local_only,
+        own_key=digest(plan.own_key) if plan.own_key else "",
     )
     return Command(
         name=f"gateway {number}",

@@ -22,11 +22,6 @@ WHERE = "probe"
 SIDE = 56  # pixels; the model's own rule has the last word
 GREY = 128
 IDLE_S = 120.0  # silence that a trial answer may have; the start's own limit ends it in any case
-# A grey PNG of SIDE x SIDE, for engines that resolve no references.
-DATA_URI = (
-    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAADgAAAA4CAIAAAAn5KxJAAAAP0lEQVR42u3OMQ0AAAwDoEqv9B5TsQQUkD4RUVFRUVFRUVFRU"
-    "VFRUVFRUVFRUVFRUVFRUVFRUVFRUVFRUVHRM4zeYQ8NTLd/AAAAAElFTkSuQmCC"
-)
 
 
 class Probe:
@@ -43,7 +38,7 @@ class Probe:
             id=WHERE,
             model=model.name,
             messages=(Message("user", (ImagePart(0), TextPart("Colour?"))),),
-            images=(ImageRef(WHERE, DATA_URI),),
+            images=(ImageRef(WHERE, ""),),
             sampling=Sampling(max_tokens=1, temperature=0.0),
         )
 
@@ -70,5 +65,6 @@ class Probe:
 
 def probe_of(plan: Plan) -> Probe:
     """The probe of a planned service."""
-    client = EngineClient(plan.engine, model=plan.model.name, pool=4, idle_timeout_s=IDLE_S)
-    return Probe(client, Store(store_dir(plan.settings), plan.settings.store_bytes), plan.model)
+    root = store_dir(plan.settings)
+    client = EngineClient(plan.engine, model=plan.model.name, pool=4, idle_timeout_s=IDLE_S, store=root)
+    return Probe(client, Store(root, plan.settings.store_bytes), plan.model)

@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import secrets
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -170,7 +171,8 @@ def opened(settings: Settings) -> Iterator[Service]:
     with contextlib.closing(listen(settings, keys=keys)) as listening:
         settings = replace(settings, port=listening.getsockname()[1])
         with RunFolder(run_dir(settings)) as folder:
-            yield Service(work_out(settings, folder), folder, listening)
+            plan = replace(work_out(settings, folder), keyed=keys, own_key=secrets.token_urlsafe(32))
+            yield Service(plan, folder, listening)
 
 
 class _Crew:

@@ -102,7 +102,8 @@ class Watch:
             health = await self._health()
         except TwinlensError:
             return Sign(time.monotonic(), None, effort=self._effort())
-        idle = not health.running and not health.waiting
+        # Of an engine that is not ours no progress is known: that it answers is all its life that can be seen.
+        idle = not health.abilities.references or (not health.running and not health.waiting)
         return Sign(time.monotonic(), health.progress, idle, self._effort())
 
     async def _health(self) -> Health:
