@@ -100,9 +100,9 @@ async def test_the_same_picture_twice_in_one_request_is_decoded_once(
     calls: list[str] = []
     real = decode.pixels
 
-    def spy(*arguments: Any) -> Any:
+    def spy(*arguments: Any, **more: Any) -> Any:
         calls.append(arguments[3])
-        return real(*arguments)
+        return real(*arguments, **more)
 
     monkeypatch.setattr(decode, "pixels", spy)
     one, other = uri(plain("PNG")), uri(plain("BMP"))
@@ -150,9 +150,9 @@ async def test_the_event_loop_neither_decodes_nor_hashes_much(room: Room, monkey
     for module, name in ((datauri, "read"), (decode, "look"), (decode, "pixels")):
         real = getattr(module, name)
 
-        def spy(*arguments: Any, real: Any = real) -> Any:
+        def spy(*arguments: Any, real: Any = real, **more: Any) -> Any:
             seen.append(threading.get_ident())
-            return real(*arguments)
+            return real(*arguments, **more)
 
         monkeypatch.setattr(module, name, spy)
     large = noise("JPEG", 700, 700, quality=95)
@@ -283,11 +283,11 @@ async def test_leaving_in_the_middle_waits_for_its_threads(room: Room, monkeypat
     done: list[str] = []
     real = decode.pixels
 
-    def slow(*arguments: Any) -> Any:
+    def slow(*arguments: Any, **more: Any) -> Any:
         started.set()
         release.wait(10)
         done.append(arguments[3])
-        return real(*arguments)
+        return real(*arguments, **more)
 
     monkeypatch.setattr(decode, "pixels", slow)
     sights = await room.look(*(uri(noise("PNG", 40, 40, seed)) for seed in range(12)))
@@ -322,11 +322,11 @@ async def test_large_pictures_are_decoded_one_at_a_time(room: Room, monkeypatch:
     inside, most = 0, 0
     real = decode.pixels
 
-    def watched(*arguments: Any) -> Any:
+    def watched(*arguments: Any, **more: Any) -> Any:
         nonlocal inside, most
         inside += 1
         most = max(most, inside)
-        found = real(*arguments)
+        found = real(*arguments, **more)
         inside -= 1
         return found
 
@@ -342,11 +342,11 @@ async def test_large_pictures_that_wait_hold_up_no_small_one(tmp_path: Path, mon
     go_on, begun = threading.Event(), threading.Event()
     real = decode.pixels
 
-    def held(data: bytes, name: str, size: tuple[int, int], where: str, frame: int) -> Any:
+    def held(data: bytes, name: str, size: tuple[int, int], where: str, frame: int, **more: Any) -> Any:
         if where == "large":
             begun.set()
             assert go_on.wait(20)
-        return real(data, name, size, where, frame)
+        return real(data, name, size, where, frame, **more)
 
     monkeypatch.setattr(decode, "pixels", held)
     large = [asyncio.create_task(room.load(ImageRef("large", uri(noise("PNG", 200, 200, seed))))) for seed in range(3)]

@@ -173,7 +173,7 @@ def test_img_22_no_picture_is_answered_as_if_it_were_not_there(service: Service)
     image.paste(BLACK, (60, 30, 90, 140))
     data = saved(image, "WEBP", lossless=True)
     assert np.array_equal(seen(service, data, "image/webp"), np.asarray(image))
-    refused(service, data[:60], kind="image/webp")
+    refused(service, data[: len(data) // 2], kind="image/webp")
 
 
 def test_img_26_the_operators_bounds_decide_the_tokens() -> None:
