@@ -9,6 +9,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+import os
 import tarfile
 import zipfile
 import zlib
@@ -21,7 +22,6 @@ from twinlens.batch.names import shown
 from twinlens.errors import ImageError, ImageTooLarge, TwinlensError
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Iterator
 
     from twinlens.batch.spool import Source
@@ -90,15 +90,10 @@ def _damaged(what: str, error: BaseException) -> ImageError:
 
 def _read_path(path: bytes, most: int) -> bytes:
     try:
-        with Path(shown_path(path)).open("rb") as file:
+        with Path(os.fsdecode(path)).open("rb") as file:
             return _bounded(file, most)
     except OSError as error:
         raise _damaged("file", error) from error
-
-
-def shown_path(path: bytes) -> str | os.PathLike[str]:
-    """The path as the operating system's functions take it."""
-    return path.decode("utf-8", "surrogateescape")
 
 
 def _bounded(file: IO[bytes], most: int) -> bytes:
@@ -133,7 +128,7 @@ def _is_inside(name: str, skip: Callable[[str], None]) -> bool:
 
 
 def _zip(source: Source, most: int, skip: Callable[[str], None]) -> Iterator[File]:
-    with zipfile.ZipFile(shown_path(source.path)) as archive:
+    with zipfile.ZipFile(os.fsdecode(source.path)) as archive:
         budget = _Budget(source.size)
         for number, info in enumerate(archive.infolist(), 1):
             if info.is_dir() or not _is_inside(info.filename, skip):
@@ -179,7 +174,7 @@ class _opened:  # noqa: N801 - used like a function
 
     def __init__(self, source: Source, budget: _Budget) -> None:
         name = shown(source.path).lower()
-        path = shown_path(source.path)
+        path = os.fsdecode(source.path)
         self._budget = budget
         self._file: IO[bytes]
         if name.endswith((".gz", ".tgz")):

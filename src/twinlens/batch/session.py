@@ -5,20 +5,18 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 from blake3 import blake3
 
-from twinlens.batch.contents import shown_path
 from twinlens.batch.keeper import remember
 from twinlens.batch.listing import is_archive
 from twinlens.batch.records import Head, Listed, ListEnd, Work
 from twinlens.errors import BatchError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from twinlens.batch.journal import Journal
     from twinlens.batch.spool import Source, Spool
 
@@ -142,7 +140,7 @@ def same_bytes(spool: Spool, source: Source) -> bool:
         return False
     found = blake3()
     try:
-        with open(os.fspath(shown_path(source.path)), "rb") as file:  # noqa: PTH123 - the name may be no text
+        with Path(os.fsdecode(source.path)).open("rb") as file:
             while block := file.read(1 << 20):
                 found.update(block)
     except OSError:

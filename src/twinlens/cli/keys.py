@@ -79,11 +79,8 @@ def _change(args: argparse.Namespace, path: Path) -> int:
     if not args.id or not changes:
         raise OperatorError("Which key, and what of it?", cure="Give its id and a limit, such as --requests 60.")
     with keyfile.changing(path) as records:
-        if args.id not in {record.id for record in records}:
-            raise OperatorError(f"There is no key {args.id} in {path}.", cure="“twinlens keys list” shows the ids.")
-        records[:] = [
-            msgspec.structs.replace(record, **changes) if record.id == args.id else record for record in records
-        ]
+        at = _place(args.id, records, path)
+        records[at] = msgspec.structs.replace(records[at], **changes)
     print(f"Key {args.id} is changed.")
     return 0
 
@@ -110,12 +107,17 @@ def _revoke(number: str | None, path: Path) -> int:
     if not number:
         raise OperatorError("Which key?", cure="“twinlens keys list” shows the ids.")
     with keyfile.changing(path) as records:
-        kept = [record for record in records if record.id != number]
-        if len(kept) == len(records):
-            raise OperatorError(f"There is no key {number} in {path}.", cure="“twinlens keys list” shows the ids.")
-        records[:] = kept
+        del records[_place(number, records, path)]
     print(f"Key {number} is revoked; requests that run are finished.")
     return 0
+
+
+def _place(number: str, records: list[Record], path: Path) -> int:
+    """Where the key of this id stands; no two have the same. Raises OperatorError."""
+    for at, record in enumerate(records):
+        if record.id == number:
+            return at
+    raise OperatorError(f"There is no key {number} in {path}.", cure="“twinlens keys list” shows the ids.")
 
 
 def _list(tenant: str | None, path: Path) -> int:

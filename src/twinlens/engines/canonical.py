@@ -6,10 +6,10 @@ URL or not know the format, and the engine's count of vision tokens would no lon
 
 from __future__ import annotations
 
-import base64
 import io
 from typing import TYPE_CHECKING
 
+import pybase64
 from PIL import Image as Pillow
 
 from twinlens.store.store import resolve
@@ -29,5 +29,5 @@ def data_uris(root: Path, images: Sequence[Image]) -> list[str]:
     for reference in made:
         out = io.BytesIO()
         Pillow.fromarray(resolve(root, reference)).save(out, "PNG", compress_level=QUICK)
-        made[reference] = "data:image/png;base64," + base64.b64encode(out.getbuffer()).decode()
+        made[reference] = "data:image/png;base64," + pybase64.b64encode_as_string(out.getbuffer())
     return [made[image.reference] for image in images]

@@ -44,7 +44,6 @@ B = TypeVar("B")
 SMALL = 256 << 10  # characters of base64 in one request up to which its pictures are looked at on the spot
 FEW = 8  # pictures up to which the store is asked on the spot
 MUCH = 4 << 20  # characters of base64 in one request from which on its pictures are looked at in parallel
-COMMON = ("JPEG", "PNG", "WEBP", "GIF")  # formats that every engine takes
 LARGE = 32_000_000  # pixels; pictures above are decoded one at a time, because each takes hundreds of megabytes
 
 
@@ -143,7 +142,9 @@ class Loader:
         missing = [sight for sight in unique.values() if not hits[sight.key]]
         work = self._decode if here else self._load
         pdfs = [sight for sight in missing if sight.source_format == "PDF"]
-        hits |= await self._made(lambda sight: work(sight, lease), [one for one in missing if one not in pdfs])
+        hits |= await self._made(
+            lambda sight: work(sight, lease), [one for one in missing if one.source_format != "PDF"]
+        )
         for sight in pdfs:  # one after another: at no time are there two pages in memory
             hits[sight.key] = await self._page(sight, lease, known=here)
         return tuple(_image(sight, hit=hits[sight.key] or sight is not unique[sight.key]) for sight in sights)
@@ -152,7 +153,7 @@ class Loader:
         """The pages of a document that are meant, at most `most`."""
         if one.format == "PDF":
             found = await self._leaves.of_pdf(ref, one.data, most)
-            return await self._each(lambda leaf: self._leaf(one, ref, leaf, blake3(one.data).digest()), found)
+            return (await self._each(lambda found: self._sheets(one, ref, found), [found]))[0]
         chosen = leaves.of_tiff(ref, one.data, most)
         return (await self._each(lambda chosen: self._frames(one, ref, chosen), [chosen]))[0]
 
@@ -229,10 +230,14 @@ class Loader:
         said = leaves.unused(len(found), ref.where, chosen[0][1].total)
         return [replace(found[0], warnings=(*said, *found[0].warnings)), *found[1:]]
 
-    def _leaf(self, one: _Document, ref: ImageRef, leaf: Leaf, digest: bytes) -> Sight:
-        key = _Key(digest, f"page {leaf.place.number}", pdf.RECIPE)
-        header = decode.Header("PDF", leaf.size, leaf.warnings)
-        return replace(self._seen(one.at, ref, one.data, header, key), page=leaf.place)
+    def _sheets(self, one: _Document, ref: ImageRef, found: Sequence[Leaf]) -> list[Sight]:
+        digest = blake3(one.data).digest()
+        sights = []
+        for leaf in found:
+            key = _Key(digest, f"page {leaf.place.number}", pdf.RECIPE)
+            header = decode.Header("PDF", leaf.size, leaf.warnings)
+            sights.append(replace(self._seen(one.at, ref, one.data, header, key), page=leaf.place))
+        return sights
 
     def _seen(self, at: int, ref: ImageRef, data: bytes, header: decode.Header, key: _Key) -> Sight:
         with _placed(ref.where):

@@ -16,6 +16,7 @@ import sys
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,7 +38,7 @@ START_S = 30.0  # the first command also waits for the process to start
 _FILE = Path(__file__).with_name("pdf_process.py")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, which leave no place for the key
 class Paper:
     """A PDF's bytes. `where` goes into every error."""
 
@@ -45,9 +46,9 @@ class Paper:
     where: str
     password: str = field(default="", repr=False)
 
-    @property
+    @cached_property
     def key(self) -> str:
-        """Names it, and the password that it was opened with."""
+        """Names it, and the password that it was opened with. Reads all bytes: first asked for in a thread."""
         return blake3(self.data).hexdigest() + blake3(self.password.encode()).hexdigest()
 
 

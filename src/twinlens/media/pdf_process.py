@@ -69,7 +69,7 @@ class _Open:
             }
             if text:
                 with contextlib.closing(page.get_textpage()) as layer:
-                    found["text"] = layer.get_text_range(0, min(layer.count_chars(), text)) if text else ""
+                    found["text"] = layer.get_text_range(0, min(layer.count_chars(), text))
         return found
 
     def draw(self, number: int, height: int, width: int, fd: int) -> dict[str, Any]:
