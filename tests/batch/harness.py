@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import twinlens
-from tests.serving.harness import picture
+from tests.serving.harness import environment, picture
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 TASK = """
 description = "Words."
 prompt = "say {{ text }}"
 variables = { text = { default = "hello" } }
 """
-
-
-def environment() -> dict[str, str]:
-    """Ours without settings; the package that is tested, whatever folder the command runs in."""
-    clean = {key: value for key, value in os.environ.items() if not key.startswith("TWINLENS_")}
-    return clean | {"PYTHONPATH": str(Path(twinlens.__file__).parents[1])}
 
 
 def command(*words: object) -> list[str]:

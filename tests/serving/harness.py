@@ -26,6 +26,7 @@ import numpy as np
 import psutil
 from PIL import Image
 
+import twinlens
 from tests.models import model_folder
 from twinlens.store.header import SIZE, unpack
 
@@ -129,6 +130,13 @@ def until(what: Callable[[], Any], seconds: float, every: float = 0.05) -> Any:
         time.sleep(every)
 
 
+def environment() -> dict[str, str]:
+    """Ours without settings; the package that is tested, whatever folder the command runs in."""
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("TWINLENS_")}
+    inherited = os.environ.get("PYTHONPATH", "")
+    return clean | {"PYTHONPATH": os.pathsep.join(filter(None, (str(Path(twinlens.__file__).parents[1]), inherited)))}
+
+
 @contextlib.contextmanager
 def serving(
     *flags: str,
@@ -147,11 +155,10 @@ def serving(
         command += ["--run-dir", str(home / "run"), "--store", str(home / "store")]
         if "--engine" not in flags:
             command += ["--engine", "fake"]
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("TWINLENS_")}
-        environment |= {"TWINLENS_DATA": str(home / "data"), **(environ or {})}
+        variables = environment() | {"TWINLENS_DATA": str(home / "data"), **(environ or {})}
         with (home / "log").open("ab") as log:
             process = subprocess.Popen(
-                [*command, *flags], stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment, cwd=home
+                [*command, *flags], stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=variables, cwd=home
             )
         service = Service(process, port, home)
         try:
