@@ -10,7 +10,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from twinlens.core import Piece, Usage
+from twinlens.core import Abilities, Piece, Usage
 from twinlens.engines import wire
 from twinlens.engines.process import serve
 from twinlens.engines.server import EngineApp
@@ -28,7 +28,8 @@ class Spinner:
         self.progress = 0
 
     def health(self) -> wire.Health:
-        return wire.Health(progress=self.progress, running=self.running, capacity=4, model="spinner")
+        can = Abilities()  # one of ours: its progress counts
+        return wire.Health(progress=self.progress, running=self.running, abilities=can, capacity=4, model="spinner")
 
     async def generate(self, chat: wire.Chat) -> AsyncGenerator[Sequence[Piece], None]:
         self.running += 1

@@ -31,14 +31,16 @@ KNOWN = {
 }
 MAX_RULES = 4000
 
-# A control character needs its escape; every other character is written as it is.
+# A control character needs its escape; every other character is written as it is. An exponent has two digits, so that
+# no number is beyond what a double holds: JSON allows it, and readers make infinity or null of it.
 CHAR = r"""[^"\\\x00-\x1F] | "\\" ["\\/bfnrt] | "\\u00" [01] [0-9a-fA-F]"""
 BASE = rf"""
 string ::= "\"" ({CHAR})* "\""
 digits ::= [0-9]{{1,17}}
 natural ::= "0" | [1-9] [0-9]{{0,17}}
 integer ::= "-"? natural
-number ::= "-"? natural ("." digits)? ([eE] [+-]? [0-9]{{1,3}})?
+number ::= "-"? decimal
+decimal ::= natural ("." digits)? ([eE] [+-]? [0-9]{{1,2}})?
 comma ::= "," " "?
 colon ::= ":" " "?
 pair ::= string colon any
@@ -181,7 +183,7 @@ class _Writer:
     def _number(self, schema: dict[str, Any]) -> str:
         low = schema.get("minimum", schema.get("exclusiveMinimum"))
         not_negative = isinstance(low, int | float) and low >= 0
-        return self._new('natural ("." digits)? ([eE] [+-]? [0-9]{1,3})?') if not_negative else "number"
+        return "decimal" if not_negative else "number"
 
     def _array(self, schema: dict[str, Any]) -> str:
         item = self.rule(schema.get("items", True))
