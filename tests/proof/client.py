@@ -31,10 +31,15 @@ class Told:
 
 
 def request(
-    body: bytes, *, path: str = CHAT, length: int | None = None, headers: dict[str, str] | None = None
+    body: bytes,
+    *,
+    path: str = CHAT,
+    length: int | None = None,
+    kind: str = "application/json",
+    headers: dict[str, str] | None = None,
 ) -> bytes:
     """A whole request."""
-    lines = [f"POST {path} HTTP/1.1", "Host: localhost", "Content-Type: application/json", "Connection: close"]
+    lines = [f"POST {path} HTTP/1.1", "Host: localhost", f"Content-Type: {kind}", "Connection: close"]
     lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
     lines += [f"Content-Length: {len(body) if length is None else length}", "", ""]
     return "\r\n".join(lines).encode() + body
@@ -44,6 +49,14 @@ def chat(*content: Any, **fields: Any) -> bytes:
     """A body with one user turn."""
     parts = [{"type": "text", "text": part} if isinstance(part, str) else part for part in content]
     return json.dumps({"model": "demo", "messages": [{"role": "user", "content": parts}], **fields}).encode()
+
+
+def form(data: bytes, name: str = "a.png") -> bytes:
+    """An upload of a file."""
+    head = '--edge\r\nContent-Disposition: form-data; name="{}"{}\r\n\r\n'
+    body = head.format("purpose", "").encode() + b"vision\r\n"
+    body += head.format("file", f'; filename="{name}"').encode() + data + b"\r\n--edge--\r\n"
+    return request(body, path="/v1/files", kind="multipart/form-data; boundary=edge")
 
 
 async def ask(port: int, data: bytes, *, leave_after: float | None = None, limit_s: float = 60) -> Told:

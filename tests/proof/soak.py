@@ -20,8 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from tests.proof.client import Told, ask, chat, request
-from tests.serving.harness import data_uri, image_part, serving, until
+from tests.media import pdfs
+from tests.media.pictures import png, uri
+from tests.proof.client import Told, ask, chat, form, request
+from tests.serving.harness import data_uri, image_part, picture, serving, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from tests.serving.harness import Service
 
 STORE = 48 << 20
-FLAGS = ("--store-bytes", str(STORE), "--max-queue", "64")
+FLAGS = ("--store-bytes", str(STORE), "--max-queue", "64", "--files-per-owner", "40")
 ENGINES = {"fake": ("--engine-args=--piece-delay-s=0.005,--pieces=20",), "openvino": ("--engine", "openvino")}
 EVERY_S = 5.0
 
@@ -49,6 +51,19 @@ def _cut(rng: random.Random) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": uri[: len(uri) * 2 // 3 // 4 * 4 + 2]}}
 
 
+def _document(rng: random.Random) -> bytes:
+    """Three pages unlike those of any other document."""
+    return pdfs.document([pdfs.words(f"Page {rng.random()}") for _ in range(3)])
+
+
+def _picture(data: bytes) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": uri(data)}}
+
+
+def _file(data: bytes) -> dict[str, Any]:
+    return {"type": "file", "file": {"file_data": uri(data, "application/pdf")}}
+
+
 BUSY = {429, 503}  # with Retry-After
 KINDS: dict[str, Kind] = {
     "text": Kind(10, lambda r: request(chat(f"hello {r.random()}")), frozenset({200} | BUSY)),
@@ -63,6 +78,12 @@ KINDS: dict[str, Kind] = {
         1, lambda r: request(chat("see", image_part(r.getrandbits(30), (5000, 3500)))), frozenset({200, 400} | BUSY)
     ),
     "cut picture": Kind(5, lambda r: request(chat("see", _cut(r))), frozenset({400} | BUSY)),
+    "bomb": Kind(2, lambda r: request(chat("x", _picture(png(60000, 60000, b"")))), frozenset({400} | BUSY)),
+    "line": Kind(2, lambda r: request(chat("x", _picture(png(1, 999, b"\0\0" * 999)))), frozenset({400} | BUSY)),
+    "document": Kind(3, lambda r: request(chat("read", _file(_document(r)))), frozenset({200} | BUSY)),
+    "cut document": Kind(2, lambda r: request(chat("read", _file(_document(r)[:200]))), frozenset({400} | BUSY)),
+    "upload": Kind(3, lambda r: form(picture(r.getrandbits(30))), frozenset({200, 400})),  # 400: forty are kept
+    "no upload": Kind(2, lambda r: form(b"text, no picture"), frozenset({400})),
     "no JSON": Kind(3, lambda r: request(b'{"model": "demo", "messages": [' + r.randbytes(200)), frozenset({400})),
     "no such model": Kind(2, lambda r: request(chat("x").replace(b"demo", b"other")), frozenset({404} | BUSY)),
     "no such route": Kind(2, lambda r: request(b"{}", path=f"/v2/{r.random()}"), frozenset({404})),
@@ -72,6 +93,10 @@ KINDS: dict[str, Kind] = {
     "compressed": Kind(1, lambda r: request(b"x", headers={"Content-Encoding": "gzip"}), frozenset({415})),
     "nonsense": Kind(2, lambda r: r.randbytes(300) + b"\r\n\r\n", frozenset({400, 0})),
     "leaves in the body": Kind(3, lambda r: request(b"{" + b" " * 50_000, length=5 << 20), frozenset({0}), leaves=True),
+    "leaves an upload": Kind(2, lambda r: form(picture(1))[:-900], frozenset({0, 400}), leaves=True),
+    "leaves a document": Kind(
+        2, lambda r: request(chat("read", _file(_document(r)))), frozenset({0, 200} | BUSY), leaves=True
+    ),
     "leaves while waiting": Kind(
         4,
         lambda r: request(chat("see", image_part(r.getrandbits(30), (900, 700)))),
