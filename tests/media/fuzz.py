@@ -151,6 +151,7 @@ def main() -> int:
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     faulthandler.enable()
+    decode.check_decoders()  # as a service does at its start: nothing below Pillow writes to the terminal
     if args.engine == "atheris":
         by_coverage(args.seconds)
     return 1 if by_chance(args.seconds, args.slow, args.seed) else 0

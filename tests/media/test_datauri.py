@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import textwrap
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.media.pictures import plain, uri
+from tests.media.pictures import noise, plain, uri
 from twinlens.errors import ImageError, ImageTooLarge, ImageUrlNotAllowed, InvalidBase64, TwinlensError
 from twinlens.media import datauri
 
@@ -66,6 +68,13 @@ def test_b64_03_upper_case(head: str) -> None:
         TEXT + "\n",
         TEXT + "\\n",
         TEXT.rstrip("=") + "\r\n",
+        "\\n".join(textwrap.wrap(TEXT, 76)),  # escaped once too often
+        "\\r\\n".join(textwrap.wrap(TEXT, 76)) + "\\r\\n",
+        TEXT.replace("/", "\\/"),
+        " ".join(textwrap.wrap(TEXT, 76)),  # line ends that a shell turned into spaces
+        "\t".join(textwrap.wrap(TEXT, 8)) + " ",
+        "\n    ".join(textwrap.wrap(TEXT, 64)),
+        " \r\n".join(textwrap.wrap(TEXT, 64)),
         TEXT.replace("+", "%2B").replace("/", "%2F").replace("=", "%3D"),
         TEXT.replace("+", "-").replace("/", "_"),
         TEXT.rstrip("=").replace("+", "-").replace("/", "_"),
@@ -92,10 +101,30 @@ def test_b64_04_a_length_that_cannot_be() -> None:
         ("AAAA\u00e9", 4),
         ("AAAA\u00a0AAAA", 4),
         ("AAA= \n AAAA", 3),
+        (TEXT[:41] + " " + TEXT[41:], 41),
+        (TEXT[:40] + " " + TEXT[40:90] + " " + TEXT[90:], 40),
+        (TEXT[:40] + " \n " + TEXT[40:44] + "  " + TEXT[44:], 47),
+        ("\n" + TEXT[:4] + " " + TEXT[4:7] + "\t" + TEXT[7:], 5),
     ],
 )
 def test_b64_07_foreign_characters_are_named_by_their_offset(text: str, offset: int) -> None:
     assert f"offset {offset}." in refused("data:image/png;base64," + text).message
+
+
+def test_b64_07_a_plus_that_a_form_turned_into_a_space_is_never_left_out() -> None:
+    """Without it every byte behind means something else, and a JPEG would be drawn all the same."""
+    data = noise("JPEG", 64, 64, quality=95)
+    text = base64.b64encode(data).decode()
+    assert text.count("+") > 3
+    assert "%2B" in refused("data:image/jpeg;base64," + text.replace("+", " ")).cure
+
+
+def test_spaces_are_looked_at_in_no_time() -> None:
+    for text in ("A " * 5_000_000, " " * 10_000_000 + "A", "AAAA " * 2_000_000, ("AAAA" + " " * 60) * 100_000):
+        began = time.process_time()
+        with contextlib.suppress(ImageError):
+            read("data:;base64," + text, limit=1 << 26)
+        assert time.process_time() - began < 2
 
 
 @pytest.mark.parametrize("text", ["null", "None", "undefined", "true", "AAAA"])

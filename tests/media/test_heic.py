@@ -13,6 +13,7 @@ from PIL import Image, features
 from tests.media.pictures import BLACK, RED, WHITE, display_p3, saved
 from twinlens.errors import ImageError, ImageTooLarge, UnsupportedImageFormat
 from twinlens.media import decode
+from twinlens.media.orientation import of_file
 from twinlens.media.signature import FORMATS
 
 WHERE = "messages[0].content[1]"
@@ -66,6 +67,13 @@ def test_img_01_exif_alone_does_not_turn_a_heic() -> None:
     header, found = pixels(data)
     assert header.size == (40, 80)
     assert np.abs(found[3, 40] - RED).max() < 12
+
+
+@pytest.mark.parametrize("turn", [1, 3, 6])
+def test_img_01_boxes_of_a_heic_are_not_turned_by_its_exif(turn: int) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = turn
+    assert of_file(made(stripe(), "HEIC", exif=exif), "HEIC") == 1
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import struct
+import subprocess
+import sys
+import time
 import zlib
 from typing import Any
 
@@ -78,6 +81,18 @@ def test_png_colours_that_mean_transparent() -> None:
     assert near(found[0, 1], RED)
     deep = b"\0" + struct.pack(">HH", 1000, 65535)
     assert near(pixels(png(2, 1, deep, depth=16, extra=chunk(b"tRNS", struct.pack(">H", 1000))))[0, 1], WHITE)
+
+
+def test_sixteen_bit_colours_that_mean_transparent() -> None:
+    """The value is one of 16 bits, and the pixels are made of their upper 8."""
+    row = b"\0" + struct.pack(">HHHHHH", 30000, 100, 65535, 255, 255, 255)
+    found = pixels(png(2, 1, row, depth=16, colour=2, extra=chunk(b"tRNS", struct.pack(">HHH", 30000, 100, 65535))))
+    assert near(found[0, 0], WHITE, 0)
+    assert near(found[0, 1], (0, 0, 0), 0)
+    row = b"\0" + struct.pack(">HH", 1000, 1001)
+    found = pixels(png(2, 1, row, depth=16, extra=chunk(b"tRNS", struct.pack(">H", 1000))))
+    assert near(found[0, 0], WHITE, 0)
+    assert near(found[0, 1], (4, 4, 4), 0)
 
 
 @pytest.mark.parametrize("depth", [1, 2, 4])
@@ -169,6 +184,48 @@ def test_jpegs_with_something_behind_them_or_in_front_of_the_pixels() -> None:
     assert np.array_equal(pixels(data + photo(32, 32, seed=1)), plain_pixels)  # a gain map or another picture
     filled = data[:2] + b"\xff\xfe\xff\xff" + b"." * 65533 + data[2:]
     assert np.array_equal(pixels(filled), plain_pixels)
+
+
+@pytest.mark.parametrize("options", [{}, {"progressive": True}, {"subsampling": 0, "optimize": True}])
+def test_a_jpeg_that_claims_more_than_its_bytes_can_hold(options: dict[str, Any]) -> None:
+    """Its decoder would draw the rest in grey: a picture that nobody sent."""
+    data = bytearray(saved(Image.new("RGB", (64, 64), RED), "JPEG", **options))
+    frame = data.index(b"\xff\xc2" if options.get("progressive") else b"\xff\xc0")
+    data[frame + 5 : frame + 9] = struct.pack(">HH", 9000, 9000)
+    assert "truncated or damaged" in refused(bytes(data)).message
+    # One colour takes the fewest bytes that a picture can have.
+    for size in ((4000, 3000), (1, 1), (8, 20000)):
+        whole = saved(Image.new("RGB", size, RED), "JPEG", quality=1, **options)
+        assert decode.look(whole, WHERE, 10**9).size == size[::-1]
+
+
+def many_scans(side: int, scans: int) -> bytes:
+    """A progressive JPEG whose scans have 113 bytes each and go over the whole picture."""
+
+    def segment(kind: int, body: bytes) -> bytes:
+        return bytes((0xFF, kind)) + struct.pack(">H", len(body) + 2) + body
+
+    one = bytes((1, *[0] * 15))  # a table with one code of one bit
+    head = segment(0xDB, b"\0" + b"\1" * 64) + segment(0xC2, struct.pack(">BHHB", 8, side, side, 1) + b"\1\x11\0")
+    tables = segment(0xC4, b"\0" + one + b"\0") + segment(0xC4, b"\x10" + one + b"\xe0")
+    blocks = (side // 8 + 1) ** 2
+    means = segment(0xDA, b"\1\1\0\0\0\0") + b"\0" * (blocks // 8 + 1)
+    bits = ("0" + "1" * 13 + "0") * (blocks // 32766 + 1)  # runs of 32766 blocks without anything new
+    bits += "1" * (-len(bits) % 8)
+    runs = int(bits, 2).to_bytes(len(bits) // 8).replace(b"\xff", b"\xff\0")
+    return b"\xff\xd8" + head + tables + means + (segment(0xDA, b"\1\1\0\1\x3f\0") + runs) * scans + b"\xff\xd9"
+
+
+def test_img_19_a_jpeg_of_endless_scans_is_refused_before_it_is_decoded() -> None:
+    """A megabyte of them kept a decoder busy for a minute."""
+    assert decode.pixels(many_scans(800, 90), "JPEG", (56, 56), WHERE).size == (56, 56)
+    data = many_scans(9000, 20_000)
+    assert len(data) < 3_000_000
+    began = time.process_time()
+    assert "100 scans" in refused(data).message
+    assert time.process_time() - began < 1
+    with_thumbnail = many_scans(80, 60)[:-2] + b"\xff\xd9" + many_scans(80, 60)  # something behind the picture
+    assert decode.look(with_thumbnail, WHERE, 10**6).size == (80, 80)
 
 
 def test_a_jpeg_whose_restart_marks_are_damaged() -> None:
@@ -265,3 +322,29 @@ def test_pdf_04_a_pdf_with_something_before_it_is_called_one() -> None:
 def test_plain_files_of_all_kinds_are_what_they_were() -> None:
     for kind in ("PNG", "BMP", "TIFF", "WEBP", "GIF"):
         assert near(pixels(plain(kind))[5, 5], RED)
+
+
+_TIFF = """
+import sys
+from PIL import Image
+from twinlens.errors import ImageError
+from twinlens.media import decode
+if sys.argv[1] == "quiet":
+    decode.check_decoders()
+data = sys.stdin.buffer.read()
+try:
+    decode.pixels(data, decode.look(data, "part", 10**6).format, (56, 56), "part")
+except ImageError as error:
+    print(error.message)
+"""
+
+
+def test_the_library_for_tiff_writes_nothing_of_its_own() -> None:
+    """Its words about a client's file are nobody's news. By itself it has some to say of this one."""
+    whole = noise("TIFF", 60, 40, compression="tiff_lzw")
+    data = whole[:20] + b"\xff" * 60 + whole[80:]
+    for way in ("quiet", "loud"):
+        command = [sys.executable, "-W", "error", "-c", _TIFF, way]
+        done = subprocess.run(command, input=data, capture_output=True, timeout=60, check=True)
+        assert b"truncated or damaged" in done.stdout
+        assert bool(done.stderr) == (way == "loud"), done.stderr

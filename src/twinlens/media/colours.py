@@ -56,7 +56,11 @@ def _scaled(image: Pillow.Image) -> Pillow.Image:
     low, high = 0.0, 65535.0
     if image.mode == "F" or values.min() < low or values.max() > high:
         low, high = float(values.min()), float(values.max())
+    clear = image.info.get("transparency")  # the value that means nothing is there
+    empty = values == clear if isinstance(clear, int) else None
     values = (values - low) * (255.0 / max(high - low, 1e-30))
+    if empty is not None:
+        values[empty] = 255.0
     return Pillow.fromarray(np.clip(np.rint(values), 0, 255).astype(np.uint8))
 
 

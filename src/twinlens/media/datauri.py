@@ -19,6 +19,7 @@ _SCHEME = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]*):")
 _PATH = re.compile(r"\s*(?:[./~\\]|[\w-]+[./\\])[\w./\\ -]*\.[A-Za-z0-9]{1,5}\s*")
 _HEAD = 512  # characters; a longer head of a data URI is refused
 _SPACES = b" \t\r\n\f\v"
+_SPACE_INSIDE = re.compile(rb"[^\s](?=[ \t]+[^\s])")
 _ALLOWED = string.ascii_letters.encode() + string.digits.encode() + b"+/-_=" + _SPACES
 _PERCENT = tuple(
     (code, meant)
@@ -91,18 +92,46 @@ def _decode_loosely(payload: str, where: str) -> bytes:
     if b"%" in text:
         for code, meant in _PERCENT:
             text = text.replace(code, meant)
-    text = text.rstrip(_SPACES).removesuffix(b"\\n").removesuffix(b"\\r")  # line ends that a shell wrote as escapes
+    if b"\\" in text:  # escapes of line ends and of “/” that somebody wrote once too often
+        text = text.replace(b"\\r", b"\r").replace(b"\\n", b"\n").replace(b"\\/", b"/")
+    text = text.rstrip(_SPACES)
     foreign = text.translate(None, _ALLOWED)
     bare = text.translate(None, _SPACES).rstrip(b"=")
     safe = b"-" in bare or b"_" in bare
     if foreign or b"=" in bare:
         offset = text.index(foreign[:1] or b"=")
         raise InvalidBase64(f"{where} is not base64: wrong character at offset {offset}.", param=where)
+    _check_spaces(text, where)
     if safe and (b"+" in bare or b"/" in bare):
         raise InvalidBase64(f"{where} is not base64: it mixes two alphabets.", param=where)
     if len(bare) % 4 == 1:
         raise InvalidBase64(f"{where} is not base64: it ends in the middle, at offset {len(text)}.", param=where)
     return pybase64.b64decode(bare + b"=" * (-len(bare) % 4), altchars=b"-_" if safe else None, validate=True)
+
+
+def _check_spaces(text: bytes, where: str) -> None:
+    """Spaces between characters are line ends that a shell turned into spaces if the lines are all as long.
+
+    Any other may be a “+” that went through a form without being escaped: without it the rest means something else.
+    """
+    flat = text.strip(_SPACES).replace(b"\t", b" ")
+    if b" " not in flat:
+        return
+    flat = flat.replace(b"\r", b"\n")
+    while b"  " in flat:
+        flat = flat.replace(b"  ", b" ")
+    flat = flat.replace(b" \n", b"\n").replace(b"\n ", b"\n")  # indented lines
+    first = flat.find(b" ")
+    if first < 0:
+        return
+    ends = flat[first :: first + 1]
+    if first % 4 or not flat.count(b" ") == ends.count(b" ") == len(ends):
+        found = _SPACE_INSIDE.search(text)
+        raise InvalidBase64(
+            f"{where} is not base64: a space stands inside it, at offset {found.end() if found else 0}.",
+            param=where,
+            cure="Encode the file's bytes with standard base64; what goes through a form needs its “+” written as %2B.",
+        )
 
 
 def _ascii(payload: str, where: str) -> bytes:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 RECIPE = (
     f"pillow {PIL.__version__}, jpeg {features.version('libjpeg_turbo') or features.version('jpg')}, "
-    f"webp {features.version('webp')}, first frame, upright, 16 bit scaled, white, srgb perceptual, {RESIZER}, 1"
+    f"webp {features.version('webp')}, first frame, upright, 16 bit scaled, white, srgb perceptual, {RESIZER}, 2"
 )
 if features.check("avif"):
     from PIL import AvifImagePlugin  # noqa: F401
@@ -137,6 +137,8 @@ def look(data: bytes, where: str, most_pixels: int, frame: int = 0) -> Header:
         raise _unsupported(name, where)
     declared = signature.declared_size(data, name)
     _bound(declared, where, most_pixels)
+    if name == "JPEG":
+        _check_jpeg(data, where)
     if name == "JPEG" and declared is not None:
         return Header(name, declared, ())
     with _translated(where):
@@ -164,6 +166,7 @@ def pixels(  # noqa: PLR0913 - one call for each picture, at two places
     with _translated(where):
         image = _open(data, name, frame)
         turn, _ = _turn(image, data, name)
+        _clear_in_eight_bits(image)
         image.load()
         flat, profile = colours.flattened(image, image.info.get("icc_profile") if profiles else None)
         goal = (height, width) if turn in _SIDEWAYS else (width, height)
@@ -188,6 +191,13 @@ def _open(data: bytes, name: str, frame: int = 0) -> Pillow.Image:
     return image
 
 
+def _clear_in_eight_bits(image: Pillow.Image) -> None:
+    """Pillow gives colours of 16 bits by their upper 8, and the one that means transparent as it stands."""
+    clear = image.info.get("transparency")
+    if isinstance(clear, tuple) and any(tile.args == "RGB;16B" for tile in getattr(image, "tile", ())):
+        image.info["transparency"] = tuple(value >> 8 for value in clear)
+
+
 def _bound(size: tuple[int, int] | None, where: str, most: int) -> None:
     if size is not None and size[0] * size[1] > most:
         raise ImageTooLarge(
@@ -195,6 +205,13 @@ def _bound(size: tuple[int, int] | None, where: str, most: int) -> None:
         )
     if size is not None and 0 in size:
         raise ImageError(f"{where} has no pixels.", param=where)
+
+
+def _check_jpeg(data: bytes, where: str) -> None:
+    if signature.jpeg_scans(data) > signature.MOST_SCANS:
+        raise ImageError(f"{where}: the picture has more than {signature.MOST_SCANS} scans.", param=where)
+    if signature.is_hollow(data):
+        raise ImageError(f"{where}: the picture's data is truncated or damaged.", param=where)
 
 
 def _turn(image: Pillow.Image, data: bytes, name: str) -> tuple[Pillow.Transpose | None, tuple[str, ...]]:

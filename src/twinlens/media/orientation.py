@@ -27,8 +27,11 @@ def orientation(sight: Sight) -> int:
 def of_file(data: bytes, name: str, frame: int = 0) -> int:
     """The same of a file's bytes; `name` is the format that was sniffed, `frame` the picture of a TIFF, from 0.
 
-    Reads the header only. TIFF is as in `decode`: Pillow turns it itself, by the same tag.
+    Reads the header only. TIFF is as in `decode`: Pillow turns it itself, by the same tag. A HEIC is turned by its
+    decoder, by what the format itself says; its EXIF data is not meant for its reader.
     """
+    if name == "HEIC":
+        return 1
     if name == "JPEG" and signature.declared_size(data, name) is not None:
         return 1
     try:
