@@ -16,8 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.serving.harness import free_port, serving
+from tests.serving.test_keys import new_key
 from twinlens.cli.main import main
 from twinlens.cli.question import harmless
+from twinlens.orders import ServiceCard, publish_card
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,7 +84,8 @@ def test_a_key_given_for_the_address_goes_there(tmp_path: Path) -> None:
         (None, ["--url", "http://h:1"], "cannot be read"),
         (b"a\nb", ["--url", "http://h:1"], "holds no key"),
         (b"\xff", ["--url", "http://h:1"], "holds no key"),
-        (b"key", [], "--key-file is for --url"),
+        (None, [], "cannot be read"),
+        (b"a\nb", [], "holds no key"),
     ],
 )
 def test_a_key_file_that_is_none_is_told(
@@ -92,6 +95,35 @@ def test_a_key_file_that_is_none_is_told(
         (tmp_path / "key").write_bytes(content)
     assert main(["ask", "hello", "--key-file", str(tmp_path / "key"), *flags]) == 2
     assert words in capsys.readouterr().err
+
+
+def test_a_key_given_without_an_address_goes_to_the_configured_service(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("given\n")
+    with listening() as (port, keys):
+        (tmp_path / "run").mkdir(mode=0o700)
+        publish_card(tmp_path / "run", ServiceCard(f"http://127.0.0.1:{port}", os.getpid(), "m", "fake", 0.0, False))
+        assert main(["ask", "hello", "--key-file", str(tmp_path / "key"), "--port", str(port)]) == 1
+    assert keys == ["Bearer given"]
+
+
+@pytest.mark.slow
+def test_a_service_with_a_keys_file_says_what_is_missing_and_takes_a_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("TWINLENS_API_KEYS")
+    (tmp_path / "key").write_text(new_key(tmp_path, "lab", "chat"))
+    (tmp_path / "other").write_text("tlk_0123456789_wrong")
+    with serving(folder=tmp_path) as service:
+        for where in ([], ["--url", service.url]):
+            ask = ["ask", "say hello", "--port", str(service.port), *where]
+            assert main(ask) == 2
+            told = capsys.readouterr().err
+            assert "wants an API key" in told
+            assert "--key-file FILE" in told
+            assert main([*ask, "--key-file", str(tmp_path / "other")]) == 2
+            assert "does not know this API key" in capsys.readouterr().err
+            assert main([*ask, "--key-file", str(tmp_path / "key")]) == 0
+            assert capsys.readouterr().out == "hello\n"
 
 
 @given(st.text())

@@ -49,8 +49,8 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--key-file",
         metavar="FILE",
-        help="file with the API key for --url; without it a configured key (api_keys) goes to the configured service "
-        "only, never to another address",
+        help="file with the API key for the service; without it a configured key (api_keys) goes to the configured "
+        "service only, never to another address",
     )
     parser.add_argument(
         "--wait", metavar="S", type=float, default=120.0, help="longest wait for the service to be ready (default: 120)"
@@ -86,10 +86,12 @@ def run(args: argparse.Namespace) -> int:
 
 def asked(args: argparse.Namespace, settings: Settings, question: Any, putting: Putting) -> int:
     """Find or start the service that the arguments mean, and let `putting` ask it."""
-    if args.key_file and not args.url:
-        raise OperatorError("--key-file is for --url.", cure="The configured service gets the configured key.")
-    named = _Named(args.url, _key_for(settings, args.url, args.key_file)) if args.url else None
-    return asyncio.run(_ask(settings, question, named, args.wait, putting))
+    given = _key_in(args.key_file) if args.key_file else None
+    key = _key(settings) if given is None else given
+    named = None
+    if args.url:  # what is configured is meant for the configured service only
+        named = _Named(args.url, key if given is not None or _is_configured(settings, args.url) else "")
+    return asyncio.run(_ask(settings, question, named or key, args.wait, putting))
 
 
 def variables_of(given: Sequence[str]) -> dict[str, Any]:
@@ -114,20 +116,21 @@ class _Named:
     key: str
 
 
-async def _ask(settings: Settings, question: Question, named: _Named | None, wait_s: float, putting: Putting) -> int:
-    if named:
-        await putting(named.url, False, named.key, question, wait_s)
+async def _ask(settings: Settings, question: Question, whom: _Named | str, wait_s: float, putting: Putting) -> int:
+    """`whom`: a service by its name, or the key for the one that runs at the configured place."""
+    if isinstance(whom, _Named):
+        await putting(whom.url, False, whom.key, question, wait_s)
         return 0
-    found = await _running(settings)
+    found = await _running(settings, whom)
     if found:
-        await putting(*found, _key(settings), question, wait_s)
+        await putting(*found, whom, question, wait_s)
         return 0
     sys.stderr.write("No service runs here: one is started for this question (“twinlens serve” keeps one running).\n")
     await _embedded(settings, question, wait_s, putting)
     return 0
 
 
-async def _running(settings: Settings) -> tuple[str, bool] | None:
+async def _running(settings: Settings, key: str) -> tuple[str, bool] | None:
     """(URL, whether it has test weights) of the service at the configured place. Only ours: a picture is private."""
     from twinlens.cli.question import Service  # noqa: PLC0415
 
@@ -136,7 +139,7 @@ async def _running(settings: Settings) -> tuple[str, bool] | None:
         return card.url, card.test_weights
     if not settings.port:
         return None
-    async with Service(_configured(settings), _key(settings)) as service:
+    async with Service(_configured(settings), key) as service:
         with contextlib.suppress(TwinlensError):
             _, owner = await service.model()
             return (service.url, False) if owner == OURS else None
@@ -199,10 +202,8 @@ def _key(settings: Settings) -> str:
     return settings.api_keys[0] if settings.api_keys else ""
 
 
-def _key_for(settings: Settings, url: str, key_file: str | None) -> str:
-    """The key that the service at `url` may see: the one given for it, else ours if it is ours."""
-    if not key_file:
-        return _key(settings) if _is_configured(settings, url) else ""
+def _key_in(key_file: str) -> str:
+    """The key that a file holds. Raises OperatorError."""
     try:
         key = Path(key_file).read_text(encoding="ascii").strip()
     except OSError as error:

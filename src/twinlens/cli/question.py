@@ -98,6 +98,7 @@ class Service:
     def __init__(self, url: str, key: str = "") -> None:
         self.url = url.rstrip("/")
         headers = {"authorization": f"Bearer {key}"} if key else {}
+        self._keyed = bool(key)
         self._session = aiohttp.ClientSession(headers=headers, read_bufsize=LONGEST_LINE)
 
     async def __aenter__(self) -> Service:
@@ -112,7 +113,7 @@ class Service:
             async with self._session.get(f"{self.url}/v1/models", timeout=CONNECT) as response:
                 body = await response.read()
                 if response.status != 200:
-                    raise _refusal(response.status, body)
+                    raise self._refusal(response.status, body)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise OperatorError(
                 f"No service answers at {self.url}.", cure="Start one with “twinlens serve”, or leave --url out."
@@ -151,12 +152,21 @@ class Service:
                 f"{self.url}{question.path}", data=body, headers=headers, timeout=NO_LIMIT
             ) as response:
                 if response.status != 200:
-                    raise _refusal(response.status, await response.read())
+                    raise self._refusal(response.status, await response.read())
                 if question.stream:
                     return await _streamed(response, show)
                 return _plain(await response.read(), show)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise ServerError("The connection to the service broke.", cure="Ask again.") from error
+
+    def _refusal(self, status: int, body: bytes) -> TwinlensError:
+        if status != 401:
+            return _refusal(status, body)
+        return OperatorError(
+            f"The service at {self.url} {'does not know this API key' if self._keyed else 'wants an API key'}.",
+            cure="Put a key of that service into a file and name it with --key-file FILE; "
+            "“twinlens keys new --tenant NAME --scope chat” makes one.",
+        )
 
 
 def harmless(text: str) -> str:

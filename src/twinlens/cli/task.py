@@ -33,7 +33,7 @@ def add(commands: Any) -> None:
     parser.add_argument("words", metavar="NAME | FILE | PICTURE", nargs="*", help="what to do it with")
     parser.add_argument("--var", metavar="NAME=VALUE", action="append", default=[], help="try: a variable of the task")
     parser.add_argument("--url", help="try: service to ask; default: the one at the configured host and port")
-    parser.add_argument("--key-file", metavar="FILE", help="try: file with the API key for --url")
+    parser.add_argument("--key-file", metavar="FILE", help="try: file with the API key for the service")
     parser.add_argument("--wait", metavar="S", type=float, default=120.0, help="try: longest wait for the service")
     flags.add(parser)
     parser.set_defaults(run=run)
