@@ -93,6 +93,28 @@ def test_what_is_not_here_is_said(kind: str) -> None:
     refused(content({"type": kind, kind: {}}), NotHere, "messages[0].content[0]")
 
 
+def test_api_12_a_refusal_in_the_history_is_what_was_said() -> None:
+    said = {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}
+    assert parsed({"messages": [{"role": "user", "content": "hi"}, said]}).messages[1].parts == (TextPart("No."),)
+    refused(content({"type": "refusal", "refusal": "No."}), InvalidField, f"{FIRST}.type")
+
+
+@pytest.mark.parametrize(
+    ("body", "param", "words"),
+    [
+        (
+            content({"type": "image_url", "image_url": {"url": "x", "detail": "LOW"}}),
+            f"{FIRST}.image_url.detail",
+            "“high”",
+        ),
+        ({"messages": [{"role": "User", "content": "x"}]}, "messages[0].role", "“assistant”"),
+        ({"response_format": {"type": "grammar"}}, "response_format.type", "“json_schema”"),
+    ],
+)
+def test_api_16_what_a_field_may_be_is_listed(body: dict[str, Any], param: str, words: str) -> None:
+    assert words in refused(body, InvalidField, param).message
+
+
 @pytest.mark.parametrize(
     ("turns", "roles"),
     [

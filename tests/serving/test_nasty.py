@@ -82,6 +82,11 @@ def test_a_page_whose_name_points_here_is_refused(service: Service, host: str) -
     assert response.json()["error"]["code"] == "host_not_allowed"
 
 
+def test_two_names_at_once_are_refused(service: Service) -> None:
+    data = b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\nConnection: close\r\n\r\n"
+    assert refusal(raw(service, data)) == (403, "host_not_allowed")
+
+
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1:1", "LOCALHOST:8000", "[::1]:8000"])
 def test_local_names_are_served(service: Service, host: str) -> None:
     assert service.http.get("/v1/models", headers={"host": host}).status_code == 200

@@ -116,3 +116,14 @@ async def test_async_client(services: Service) -> None:
     async with openai.AsyncOpenAI(base_url=f"{services.url}/v1", api_key="unused", max_retries=0) as client:
         answer = await client.chat.completions.create(model="demo", messages=user(image_part(4), "hi"))
         assert answer.choices[0].message.content
+
+
+def test_models_are_told_one_by_one(client: Any) -> None:
+    listed = list(client.models.list())
+    assert len(listed) > 1  # the tasks are models too
+    for model in listed:
+        assert client.models.retrieve(model.id) == model
+    for name in ("other", "a/b/c", "../files", "%2e%2e"):
+        with pytest.raises(openai.NotFoundError) as gone:
+            client.models.retrieve(name)
+        assert gone.value.code in ("model_not_found", "not_found")

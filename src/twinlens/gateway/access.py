@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 OPEN_PATHS = frozenset({"/livez", "/readyz"})
 ADMIN_PATHS = frozenset({"/metrics", "/docs", "/openapi.json"})  # where other machines can call
+MODELS = "/v1/models"
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 WORK: frozenset[KeyScope] = frozenset({"chat", "batch"})
 ANY: frozenset[KeyScope] = frozenset({"chat", "batch", "admin"})
@@ -62,7 +63,7 @@ class Access:
     def _needed(self, path: str) -> frozenset[KeyScope]:
         if path in ADMIN_PATHS:
             return ANY if self._local_only else ADMIN
-        return ANY if path == "/v1/models" else WORK
+        return ANY if path == MODELS or path.startswith(f"{MODELS}/") else WORK
 
     def _holder(self, scope: Scope) -> Holder | None:
         scheme, _, key = (header(scope, b"authorization") or "").partition(" ")
@@ -76,6 +77,8 @@ class Access:
     def _check_host(self, scope: Scope) -> None:
         """Without keys only local callers are meant: a Web page whose name points here (DNS rebinding) is not one."""
         given = header(scope, b"host")
+        if sum(name == b"host" for name, _ in scope["headers"]) > 1:
+            raise HostNotAllowed("The request has more than one Host header.")
         if given is not None and _PORT.sub("", given.strip()).lower() not in self._names:
             raise HostNotAllowed("This service is not called by that name.")
 

@@ -77,13 +77,14 @@ def build(parts: Parts) -> tuple[ASGIApp, Metrics]:
     tasks = Tasks(shelf, parts.model.weights_id, audit, settings.audit_content)
     asking = Asking(parser, tasks, Private(settings), engine, pipeline, intake, settings.request_timeout_s)
     files = filing(parts.uploads, settings.cors_origins, settings.request_timeout_s, settings.files_life_s)
-    gauges = Metrics(pipeline.gate, pipeline.store, engine, parts.ring, parts.metrics_dir)
+    gauges = Metrics(pipeline, engine, parts.ring, parts.metrics_dir)
 
     async def metrics(request: Request) -> Response:
         gauges.collect()
         return Response(await asyncio.to_thread(gauges.text), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     names = [parts.model.name, *(f"{PREFIX}{name}" for name in shelf.tasks)]
+    models = Models(names, parts.model.context, parts.model.weights_id)
     routes = [
         Route("/v1/chat/completions", Chat(asking), methods=["POST"]),
         Route("/v1/inference", Inference(asking), methods=["POST"]),
@@ -91,7 +92,8 @@ def build(parts: Parts) -> tuple[ASGIApp, Metrics]:
         *(Route(f"/v1/tasks/{name}", TaskRoute(asking, name), methods=["POST"]) for name in shelf.tasks),
         Route("/v1/tasks/{name}", UnknownTask(shelf), methods=["POST"]),
         Route("/v1/tasks", TaskCatalogue(shelf), methods=["GET"]),
-        Route("/v1/models", Models(names, parts.model.context, parts.model.weights_id), methods=["GET"]),
+        Route("/v1/models", models, methods=["GET"]),
+        Route("/v1/models/{name:path}", models, methods=["GET"]),
         Route(FILES, FilesRoute(files), methods=["GET", "POST"]),
         Route(FILE, FileRoute(files), methods=["GET", "DELETE"]),
         Route(CONTENT, ContentRoute(files), methods=["GET"]),

@@ -25,6 +25,7 @@ _STRUCTS = (
     wire.TaskDelta,
     wire.TaskList,
     wire.ModelList,
+    wire.ModelBody,
     wire.FileObject,
     wire.FileList,
     wire.FileDeleted,
@@ -118,6 +119,13 @@ def _paths() -> dict[str, Any]:
             "get": {
                 "summary": "The served model, and the tasks as models.",
                 "responses": _answers(_json("ModelList"), "The model comes first."),
+            }
+        },
+        "/v1/models/{name}": {
+            "get": {
+                "summary": "One of them.",
+                "parameters": [{"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}],
+                "responses": _answers(_json("ModelBody"), "The model, or task."),
             }
         },
         **_file_paths(),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import HTMLResponse, Response
 
+from twinlens.errors import ModelNotFound
 from twinlens.gateway.front import exchange_of
 from twinlens.gateway.http import send_json
 from twinlens.gateway.openapi import document, page
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
     from twinlens.admission.gate import Gate
     from twinlens.admission.keys import Ring
     from twinlens.gateway.engine_view import EngineView
-    from twinlens.store import Store
+    from twinlens.pipeline import Pipeline
+
+
+MODEL = "/v1/models/{name}"
 
 
 class Readyz:
@@ -63,7 +67,10 @@ class Readyz:
 
 
 class Models:
-    """GET /v1/models: the served model, and after it the tasks, which chat completions take as models too."""
+    """GET /v1/models: the served model, and after it the tasks, which chat completions take as models too.
+
+    GET /v1/models/{name}: one of them.
+    """
 
     def __init__(self, names: Sequence[str], context: int, weights: str) -> None:
         made = int(time.time())
@@ -72,17 +79,26 @@ class Models:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer in OpenAI's form."""
-        await send_json(send, self._list)
+        """Answer in OpenAI's form. Raises ModelNotFound."""
+        name = scope["path_params"].get("name")
+        if name is None:
+            await send_json(send, self._list)
+            return
+        exchange_of(scope).route = MODEL
+        found = next((model for model in self._list.data if model.id == name), None)
+        if found is None:
+            raise ModelNotFound(f"The model “{name[:100]}” is not served here.", param="model")
+        await send_json(send, found)
 
 
 class Metrics:
     """GET /metrics: Prometheus' text form, summed over all gateway processes when `folder` is given."""
 
-    def __init__(self, gate: Gate, store: Store, engine: EngineView, ring: Ring, folder: Path | None) -> None:
-        self._gate = gate
+    def __init__(self, pipeline: Pipeline, engine: EngineView, ring: Ring, folder: Path | None) -> None:
+        self._gate = pipeline.gate
+        self._loader = pipeline.loader
         self._ring = ring
-        self._store = store
+        self._store = pipeline.store
         self._engine = engine
         self._folder = folder
 
@@ -91,6 +107,7 @@ class Metrics:
         metrics.INSIDE.set(self._gate.inside)
         metrics.RUNNING.set(self._gate.running)
         metrics.WAITING.set(self._gate.waiting)
+        metrics.LOADING.set(self._loader.waiting)
         desk = self._gate.state
         metrics.PLACES.set(desk.places)
         metrics.QUEUED.set(desk.waiting)

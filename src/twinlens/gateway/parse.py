@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 import numpy as np
@@ -176,7 +176,26 @@ def converted(data: Any, kind: type[B], where: str) -> B:
         path = match["path"] if match else ""
         missing = _MISSING.search(text)
         param = ".".join(filter(None, (where, path, missing["name"] if missing else "")))
-        raise InvalidField(f"“{param or 'body'}”: {_PATH.sub('', text)}.", param=param or None) from None
+        said = _PATH.sub("", text)
+        if said.startswith(_NOT_AMONG) and (allowed := _allowed(kind, path)):
+            said = f"{said[:80]}; allowed are {allowed}"
+        raise InvalidField(f"“{param or 'body'}”: {said}.", param=param or None) from None
+
+
+_NOT_AMONG = "Invalid enum value"
+
+
+def _allowed(kind: Any, path: str) -> str:
+    """The values that the field at this path of a structure may have, where it takes only some."""
+    for name in _INDEX.sub("", path).split("."):
+        kinds = [kind, *get_args(kind), *(inner for one in get_args(kind) for inner in get_args(one))]
+        kind = next((get_type_hints(one)[name] for one in kinds if name in getattr(one, "__struct_fields__", ())), None)
+    kinds = [kind, *get_args(kind)]
+    values = next((get_args(one) for one in kinds if get_origin(one) is Literal), ())
+    return ", ".join(f"“{value}”" for value in values)
+
+
+_INDEX = re.compile(r"\[[^\]]*\]")
 
 
 class Parser:
@@ -244,6 +263,8 @@ class Parser:
         if content is None and body.role in ("user", "system", "developer"):
             raise InvalidField(f"“{where}.content” is missing.", param=f"{where}.content")
         if isinstance(content, list):
+            if body.role == "assistant":
+                content = [_replayed(part) for part in content]
             parts = tuple(_part(part, f"{where}.content[{at}]", images) for at, part in enumerate(content))
         else:
             parts = (TextPart(content or ""),)
@@ -290,6 +311,11 @@ def _count_parts(messages: Sequence[MessageBody]) -> tuple[int, int]:
     lists = [turn.content for turn in messages if isinstance(turn.content, list)]
     pictures = sum(part.get("type") in PICTURES for parts in lists for part in parts)
     return sum(map(len, lists)), pictures
+
+
+def _replayed(part: dict[str, Any]) -> dict[str, Any]:
+    """A part of an earlier answer: a refusal is what the assistant said."""
+    return {"type": "text", "text": part.get("refusal")} if part.get("type") == "refusal" else part
 
 
 def _part(part: dict[str, Any], where: str, images: list[ImageRef]) -> Part:

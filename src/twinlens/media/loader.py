@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
@@ -105,7 +106,14 @@ class Loader:
             each=settings.max_image_bytes,
             together=settings.max_body_bytes,
         )
+        self._waiting = 0  # pieces of work that no thread has begun
+        self._counting = threading.Lock()
         self._one_large = asyncio.Lock()  # waited for on the event loop: a thread that waited would serve nobody
+
+    @property
+    def waiting(self) -> int:
+        """Pieces of work, a picture each as a rule, that wait for a thread."""
+        return self._waiting
 
     async def look(self, refs: Sequence[ImageRef], owner: str = "", *, each: bool = False) -> tuple[Sight, ...]:
         """Headers, sizes and keys, in the order of `refs`: one for a picture, one for each page of a document.
@@ -270,12 +278,23 @@ class Loader:
 
     async def _each(self, work: Callable[[A], B], items: Sequence[A]) -> list[B]:
         """`work` for all items in threads. On an error or a cancellation nothing of it runs on behind our back."""
-        jobs = [self._pool.submit(work, item) for item in items]
+        self._count(len(items))
+        jobs = [self._pool.submit(self._begin, work, item) for item in items]
         try:
             return [await asyncio.wrap_future(job) for job in jobs]
         except BaseException:
-            await _settled([job for job in jobs if not job.cancel()])
+            running = [job for job in jobs if not job.cancel()]
+            self._count(len(running) - len(jobs))
+            await _settled(running)
             raise
+
+    def _begin(self, work: Callable[[A], B], item: A) -> B:
+        self._count(-1)
+        return work(item)
+
+    def _count(self, more: int) -> None:
+        with self._counting:
+            self._waiting += more
 
 
 async def _settled(jobs: Sequence[Future[B]]) -> None:

@@ -73,6 +73,12 @@ REFUSED = Counter(
     ("code",),
     registry=REGISTRY,
 )
+LOADING = Gauge(
+    "twinlens_load_waiting",
+    "Pictures that wait for a thread which decodes; the step “load” of twinlens_step_seconds has the time.",
+    registry=REGISTRY,
+    multiprocess_mode="livesum",
+)
 PLACES = Gauge(
     "twinlens_places",
     "Places at the engine that the queue gives out.",
