@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import random
 import statistics
 import sys
@@ -118,16 +119,19 @@ class Sample:
 
 
 def sample(service: Service, began: float) -> Sample:
-    """Look at all processes and the store."""
+    """Look at all processes and the store. What ends meanwhile counts nothing."""
     root = psutil.Process(service.process.pid)
-    family = [root, *root.children(recursive=True)]
-    files = [path for path in (service.folder / "store").rglob("*") if path.is_file()]
-    return Sample(
-        time.monotonic() - began,
-        sum(one.memory_info().rss - one.memory_info().shared for one in family),
-        sum(one.num_fds() for one in family),
-        sum(path.stat().st_size for path in files if path.exists() and "leases" not in path.parts),
-    )
+    rss = descriptors = stored = 0
+    for one in [root, *root.children(recursive=True)]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            memory = one.memory_info()
+            rss += memory.rss - memory.shared
+            descriptors += one.num_fds()
+    for path in (service.folder / "store").rglob("*"):
+        with contextlib.suppress(FileNotFoundError):
+            if "leases" not in path.parts and path.is_file():
+                stored += path.stat().st_size
+    return Sample(time.monotonic() - began, rss, descriptors, stored)
 
 
 async def traffic(
@@ -158,6 +162,8 @@ async def traffic(
     looking = asyncio.create_task(look())
     await asyncio.gather(*(one(number) for number in range(at_once)))
     looking.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await looking  # raises what ended it before its time
     for name, count in sorted(counts.items()):
         sys.stdout.write(f"  {name:28} {count}\n")
     return wrong
@@ -201,13 +207,13 @@ def run(
         until(lambda: not service.leases(), 5)
         log = service.log()
         wrong += [line for line in log.splitlines() if "unexpected" in line or "Traceback" in line][:5]
-        samples.append(sample(service, time.monotonic()))
-    for one in [*samples[:: max(1, len(samples) // 12)], samples[-1]]:
+        quiet = sample(service, time.monotonic() - seconds)
+    for one in [*samples[:: max(1, len(samples) // 12)], quiet]:
         sys.stdout.write(
             f"  {one.seconds:6.0f} s  {one.rss / 2**20:7.1f} MiB  {one.descriptors:5} descriptors  "
             f"{one.store / 2**20:6.1f} MiB in the store\n"
         )
-    return wrong + grown(samples[:-1])
+    return wrong + grown(samples)
 
 
 def main() -> int:
