@@ -48,7 +48,7 @@ class Bare:
         self._tokenizer = self._model.tokenizer
         self._words = found.words()
         self._tensors = itertools.cycle([_tensor(Path(picture), found) for picture in pictures])
-        chat = wire.Chat(messages=[], temperature=0.0)
+        chat = wire.Chat(messages=[], temperature=0.0, ignore_eos=True)
         self._config = sampling.configuration(chat, self._model.defaults, max_tokens=max_tokens, seed=0, grammar=None)
         self._ids = itertools.count()
 

@@ -55,6 +55,7 @@ class Plan(msgspec.Struct, frozen=True):
     seconds: float
     warm_up: int = 3
     max_tokens: int = 16
+    ignore_eos: bool = False  # every answer has max_tokens
 
 
 class Round(msgspec.Struct):
@@ -156,6 +157,8 @@ def _around_picture(target: Target, plan: Plan) -> tuple[bytes, bytes]:
     )
     body: dict[str, object] = {"model": target.model, "max_tokens": plan.max_tokens, "temperature": 0.0}
     body["messages"] = [{"role": "user", "content": [*content, text]}]
+    if plan.ignore_eos:
+        body["ignore_eos"] = True
     if target.stream:
         body["stream"] = True
     before, _, after = msgspec.json.encode(body).partition(b"@")

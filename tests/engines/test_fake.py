@@ -55,6 +55,7 @@ async def test_counts_pictures_without_looking_at_them() -> None:
 
 async def test_limits_and_stops() -> None:
     assert (await answer(question("say a b c d", max_tokens=2)))[0] == "a b"
+    assert len((await answer(question("hello", max_tokens=30, ignore_eos=True)))[0].split(" ")) == 30
     assert (await answer(question("say a b c d", stop=["c"])))[0] == "a b "
     assert (await answer(question("x"), pieces=3))[2].completion_tokens == 3
     assert (await answer(question("x"), answer="fixed"))[0] == "fixed"

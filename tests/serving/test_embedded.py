@@ -116,6 +116,19 @@ def test_sec_05_tags_in_a_clients_text_do_not_take_a_pictures_place(service: Ser
         assert response.json()["usage"]["prompt_tokens_details"]["image_tokens"] == seen["tokens"]
 
 
+def test_ignore_eos_goes_on_to_the_last_token(client: Any) -> None:
+    ends = client.chat.completions.create(**question(max_tokens=90))
+    assert ends.choices[0].finish_reason == "stop"
+    goes_on = client.chat.completions.create(**question(max_tokens=90), extra_body={"ignore_eos": True})
+    assert goes_on.choices[0].finish_reason == "length"
+    assert goes_on.usage
+    assert goes_on.usage.completion_tokens == 90
+    with pytest.raises(openai.BadRequestError) as refused:
+        fmt = {"type": "json_object"}
+        client.chat.completions.create(**question(response_format=fmt), extra_body={"ignore_eos": True})
+    assert refused.value.param == "ignore_eos"
+
+
 def test_logprobs_and_n(client: Any) -> None:
     answer = client.chat.completions.create(**question(logprobs=True, n=2, temperature=1.0, seed=5))
     assert [choice.index for choice in answer.choices] == [0, 1]

@@ -175,9 +175,10 @@ class FakeEngine:
             return text[4:]
         texts, urls = _parts(chat)
         digest = zlib.crc32("\0".join(texts + [f"{len(url)}{url[:128]}{url[-64:]}" for url in urls]).encode())
+        pieces = chat.max_tokens or self.behaviour.pieces if chat.ignore_eos else self.behaviour.pieces
         says = f"fake {digest:08x} answer to {len(texts)} texts and {len(urls)} pictures".split(" ")
-        says += [f"word{number}" for number in range(len(says), self.behaviour.pieces)]
-        return " ".join(says[: self.behaviour.pieces])
+        says += [f"word{number}" for number in range(len(says), pieces)]
+        return " ".join(says[:pieces])
 
 
 def _refuse(chat: wire.Chat) -> None:

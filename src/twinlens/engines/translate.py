@@ -60,6 +60,7 @@ def question(request: Request, urls: Sequence[str], model: str) -> bytes:
         top_k=sampling.top_k,
         seed=sampling.seed,
         stop=list(sampling.stop) or None,
+        ignore_eos=sampling.ignore_eos,
         presence_penalty=sampling.presence_penalty,
         frequency_penalty=sampling.frequency_penalty,
         repetition_penalty=sampling.repetition_penalty,

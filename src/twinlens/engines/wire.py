@@ -86,6 +86,7 @@ class Chat(Struct, frozen=True, omit_defaults=True):
     top_k: Annotated[int, Meta(ge=-1)] | None = None  # 0 and -1: no limit
     seed: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None = None
     stop: str | list[str] | None = None
+    ignore_eos: bool = False
     presence_penalty: Penalty = 0.0
     frequency_penalty: Penalty = 0.0
     repetition_penalty: Annotated[float, Meta(gt=0, le=100)] | None = None

@@ -401,6 +401,7 @@ def _sampling(body: ChatBody, abilities: Abilities) -> Sampling:
         top_k=body.top_k if body.top_k and body.top_k > 0 else None,
         seed=body.seed,
         stop=stop,
+        ignore_eos=bool(body.ignore_eos),
         presence_penalty=body.presence_penalty or 0.0,
         frequency_penalty=body.frequency_penalty or 0.0,
         repetition_penalty=body.repetition_penalty,

@@ -27,6 +27,11 @@ def check(chat: wire.Chat) -> None:
         raise UnsupportedField("The embedded engine gives no alternatives to a token.", param="top_logprobs")
     if chat.n > MAX_N:
         raise UnsupportedField(f"n is {chat.n}; this engine gives at most {MAX_N} answers to a request.", param="n")
+    if chat.ignore_eos and chat.response_format is not None and chat.response_format.type != "text":
+        raise InvalidField(
+            "“ignore_eos” goes on after the end of the answer, and JSON has to end there: leave out one of the two.",
+            param="ignore_eos",
+        )
     if len(chat.stops) > MAX_STOPS or any(len(stop) > MAX_STOP_CHARS for stop in chat.stops):
         raise InvalidField(f"stop: at most {MAX_STOPS} strings of {MAX_STOP_CHARS} characters.", param="stop")
 
@@ -57,6 +62,7 @@ def configuration(
         presence_penalty=chat.presence_penalty,
         frequency_penalty=chat.frequency_penalty,
         logprobs=int(chat.logprobs),
+        ignore_eos=chat.ignore_eos,
         rng_seed=seed,
     )
     config.apply_chat_template = False  # the prompt is rendered already
