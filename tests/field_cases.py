@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 TESTS = Path(__file__).parent
 # Tests in these start processes and speak to them as a user would.
-FRONT_DOOR = ("serving", "cli", "contracts", "proof")
+FRONT_DOOR = ("serving", "cli", "contracts", "proof", "batch")
 CASES = {
     "IMG": "01 03 05 07 09 10 12 14 16 17 18 19 21 22 24 26",
     "B64": "01 02 03 04 07 08 09 11",

@@ -13,16 +13,17 @@ import os
 import tarfile
 import zipfile
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, cast
+from typing import IO, TYPE_CHECKING, Self, cast
 
 from twinlens.batch.listing import is_archive, is_wanted
 from twinlens.batch.names import shown
 from twinlens.errors import ImageError, ImageTooLarge, TwinlensError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from twinlens.batch.spool import Source
 
@@ -30,6 +31,14 @@ MOST_MEMBERS = 1_000_000
 MOST_BYTES = 1 << 40  # of all members of one archive that are read
 MOST_RATIO = 1000  # bytes unpacked for one packed, beyond the first FREE
 FREE = 64 << 20
+MOST_HEADER = 1 << 20  # bytes of a member's name and attributes in a tar
+_HEADERS = (
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+)
 _DAMAGED = (
     OSError,
     EOFError,
@@ -56,10 +65,16 @@ class File:
     read: Callable[[], bytes]
 
 
-def files(source: Source, most: int, skip: Callable[[str], None]) -> Iterator[File]:
-    """The files of an input, each of at most `most` bytes. A broken archive ends with a file whose `read` says so."""
+Most = Callable[[str], int]
+
+
+def files(source: Source, most: Most, skip: Callable[[str], None]) -> Iterator[File]:
+    """The files of an input. `most` says how many bytes a file of this name may have.
+
+    A broken archive ends with a file whose `read` says so.
+    """
     if not is_archive(source.path):
-        yield File(shown(source.path), 0, lambda: _read_path(source.path, most))
+        yield File(shown(source.path), 0, lambda: _read_path(source.path, most(shown(source.path))))
         return
     kind = _zip if shown(source.path).lower().endswith(".zip") else _tar
     last = 0
@@ -96,8 +111,10 @@ def _read_path(path: bytes, most: int) -> bytes:
         raise _damaged("file", error) from error
 
 
-def _bounded(file: IO[bytes], most: int) -> bytes:
+def _bounded(file: IO[bytes], most: int, budget: _Budget | None = None) -> bytes:
     data = file.read(most + 1)
+    if budget:
+        budget.take(len(data))
     if len(data) > most:
         raise ImageTooLarge(f"The file has more than {most} bytes.")
     return data
@@ -112,6 +129,10 @@ class _Budget:
     def take(self, size: int) -> None:
         """Raises ImageTooLarge: the archive is a bomb."""
         self._left -= size
+        self.check()
+
+    def check(self) -> None:
+        """As `take`."""
         if self._left < 0:
             raise ImageTooLarge("The archive unpacks to far more than its size allows.", cure="Unpack it yourself.")
 
@@ -127,28 +148,42 @@ def _is_inside(name: str, skip: Callable[[str], None]) -> bool:
     return False
 
 
-def _zip(source: Source, most: int, skip: Callable[[str], None]) -> Iterator[File]:
+def _zip(source: Source, most: Most, skip: Callable[[str], None]) -> Iterator[File]:
     with zipfile.ZipFile(os.fsdecode(source.path)) as archive:
         budget = _Budget(source.size)
         for number, info in enumerate(archive.infolist(), 1):
             if info.is_dir() or not _is_inside(info.filename, skip):
                 continue
+            budget.check()  # once it is spent, nothing more is even tried
 
             def read(info: zipfile.ZipInfo = info) -> bytes:
                 try:
                     with archive.open(info) as file:
-                        data = _bounded(file, most)
+                        return _bounded(file, most(info.filename), budget)
                 except _DAMAGED as error:
                     raise _damaged("member", error) from error
-                budget.take(len(data))
-                return data
 
             yield File(f"{shown(source.path)}/{_plain(info.filename)}", number, read)
 
 
-def _tar(source: Source, most: int, skip: Callable[[str], None]) -> Iterator[File]:
+class _Info(tarfile.TarInfo):
+    """A header whose long names and attributes, which tarfile reads whole, are bounded."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        """As of TarInfo. Raises ImageTooLarge."""
+        info = super().frombuf(buf, encoding, errors)
+        if info.type in _HEADERS and info.size > MOST_HEADER:
+            raise ImageTooLarge("The archive has a member with a name of megabytes.", cure="Make it anew.")
+        return info
+
+
+def _tar(source: Source, most: Most, skip: Callable[[str], None]) -> Iterator[File]:
     budget = _Budget(source.size)
-    with _opened(source, budget) as stream, tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r|") as archive:
+    with (
+        _opened(source, budget) as stream,
+        tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r|", tarinfo=_Info) as archive,
+    ):
         for number, info in enumerate(archive, 1):
             archive.members = []  # type: ignore[attr-defined] # it would keep them all
             if info.isdir():
@@ -162,7 +197,7 @@ def _tar(source: Source, most: int, skip: Callable[[str], None]) -> Iterator[Fil
             def read(info: tarfile.TarInfo = info) -> bytes:
                 try:
                     file = archive.extractfile(info)
-                    return _bounded(file, most) if file else b""
+                    return _bounded(file, most(info.name)) if file else b""
                 except _DAMAGED as error:
                     raise _damaged("member", error) from error
 

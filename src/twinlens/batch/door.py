@@ -183,7 +183,7 @@ def verdict(status: int, body: bytes, hint: float | None) -> Verdict:
 def _answer(body: bytes) -> Verdict:
     try:
         said = msgspec.json.decode(body)
-        if said["object"] == "task.result" and "result" in said:
+        if said["object"] == "task.result" and {"result", "usage", "version"} <= said.keys():
             if said["finish_reason"] == "length":
                 raw = said["result"] if isinstance(said["result"], str) else None
                 return Refused(Failure("output_truncated", "The answer was cut at the token limit.", raw))

@@ -14,12 +14,14 @@ from twinlens.batch.keeper import Keeper
 from twinlens.batch.level import Level
 from twinlens.batch.listing import Listing
 from twinlens.batch.output import columns_of, replaced, writer_of
+from twinlens.batch.pages import Opener
 from twinlens.batch.progress import Progress
 from twinlens.batch.reader import Reader
 from twinlens.batch.records import Done
 from twinlens.batch.runner import Runner
 from twinlens.batch.session import Wish, begin
 from twinlens.batch.spool import Spool
+from twinlens.media.documents import Documents
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
     from twinlens.batch.door import Served
     from twinlens.batch.records import Record
+    from twinlens.settings import Settings
 
 MOST_TOLD = 20  # failures that are listed at the end
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -35,7 +38,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What was asked for. `most` is the bound of one file, in bytes; `at_once` that of requests under way."""
+    """What was asked for. `at_once` bounds requests under way; `passwords` are tried on PDFs that need one."""
 
     paths: tuple[str, ...]
     task: str
@@ -45,8 +48,8 @@ class Plan:
     order: Literal["stable", "ready"] = "stable"
     wish: Wish = field(default_factory=Wish)
     at_once: int = 256
-    most: int = 64 << 20
     wait_s: float = 120.0
+    passwords: tuple[str, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +77,15 @@ class Outcome:
 class Job:
     """Find the inputs with `prepare`, then `run` against a service."""
 
-    def __init__(self, plan: Plan, told: IO[str]) -> None:
-        """`told`: where progress is shown. Raises BatchError for an output that cannot be written."""
+    def __init__(self, plan: Plan, settings: Settings, told: IO[str]) -> None:
+        """`settings` bound files; `told`: where progress is shown. Raises BatchError for an unknown kind of output."""
         self.plan = plan
+        self._settings = settings
         self._told = told
         self._write = writer_of(plan.out)
         self._listing = Listing()
         self._spool = Spool()
+        self._documents = Documents(settings)
         self._count = 0
         self._signalled = 0
 
@@ -107,7 +112,8 @@ class Job:
 
     async def _asked(self, door: Door, served: Served, journal: Journal) -> Outcome:
         plan = self.plan
-        reader = Reader(self._spool, served.work, served.policy, most=plan.most, listing=self._listing)
+        opener = Opener(self._documents, plan.passwords)
+        reader = Reader(self._spool, served, opener, self._settings, self._listing)
         runner = Runner(reader, door, served, Keeper(journal, self._spool), Level(plan.at_once), wait_s=plan.wait_s)
         counts = runner.counts
 
@@ -175,7 +181,8 @@ class Job:
         replaced(self.plan.out, lambda file: self._write(file, records, columns))
 
     def close(self) -> None:
-        """Give the index back."""
+        """Give the index back, and end the process that reads PDFs."""
+        self._documents.close()
         self._spool.close()
 
 

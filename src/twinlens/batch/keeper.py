@@ -9,6 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from twinlens.batch.records import Done
+from twinlens.batch.spool import Finished
 
 if TYPE_CHECKING:
     from twinlens.batch.journal import Journal
@@ -53,6 +54,5 @@ def remember(spool: Spool, done: Done, at: int) -> None:
     """Put a line of the journal into the index."""
     record = done.record
     asked = done.asked if record.error is None else None
-    spool.finish(
-        (done.source, done.member, record.page), (done.size, done.mtime), at, asked, bytes.fromhex(record.digest)
-    )
+    key = (done.source, done.member, record.page)
+    spool.finish(Finished(key, (done.size, done.mtime), at, asked, bytes.fromhex(record.digest), done.pages))

@@ -1,8 +1,10 @@
 """How many requests are asked at once: a level that finds itself, by additive increase and multiplicative decrease.
 
-Doubled while each doubling brings throughput; then one more at a time. Down when the service says that it has enough
-(429, 503), and when more at once has long brought nothing but latency. It stays above the level that was needed for the
-best throughput seen, so that the engine always has work; that best is forgotten slowly, because services change.
+Doubled while each doubling brings throughput. Then it goes round: from a little below the level that is known to be
+useful up to well above it, in small steps. Where more brings throughput, that is the useful level; where less brings as
+much, that is. So it follows a service that changes, and noise moves it up no more than down. At once it goes down when
+the service says that it has enough (429, 503). What is compared is measured with requests that were sent at the level
+in question only.
 """
 
 from __future__ import annotations
@@ -15,10 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 FIRST = 4
-GAIN = 1.04  # times the best throughput that counts as better
-FORGET = 0.98  # of the best throughput with every window
-TOO_FAR = 1.6  # times the useful level
-DOWN_BUSY, DOWN_LATE = 0.6, 0.8
+GAIN = 1.04  # times the throughput at the useful level that counts as better
+DOUBLE_GAIN = 1.15  # the same while it doubles
+TOO_FAR, BACK = 1.6, 0.9  # times the useful level: the ends of a round
+STEP = 0.1  # of the useful level
+DOWN_BUSY = 0.6
 LEAST_WINDOW_S = 0.25
 
 
@@ -29,12 +32,13 @@ class Level:
         self._most = most
         self._clock = clock
         self._level = float(min(FIRST, most))
-        self._useful = self._level  # the level at which throughput last became better
-        self._best = 0.0  # answers a second
+        self._useful = self._level
+        self._rate = 0.0  # answers a second at the useful level
         self._starting = True
-        self._since = clock()
-        self._count = 0
-        self._lowered = -math.inf  # when it last went down
+        self._changed = -math.inf  # when the level last changed
+        self._lowered = -math.inf  # when the service last had no room
+        self._since = math.nan  # the first answer of the window came
+        self._count = 0  # of answers since then
         self.paused_until = -math.inf  # nothing is asked before
 
     @property
@@ -44,13 +48,16 @@ class Level:
 
     def answered(self, began: float) -> None:
         """A request that was sent at `began` has its answer."""
-        if began < self._lowered:
-            return  # sent at a higher level
+        if began < self._changed:
+            return  # sent at another level
+        now = self._clock()
+        if math.isnan(self._since):
+            self._since, self._count = now, 0
+            return
         self._count += 1
-        took = self._clock() - self._since
-        if self._count >= max(8, 2 * self.now) and took >= LEAST_WINDOW_S:
+        took = now - self._since
+        if self._count >= max(8, self.now * (1 if self._starting else 2)) and took >= LEAST_WINDOW_S:
             self._judge(self._count / took)
-            self._count, self._since = 0, self._clock()
 
     def busy(self, began: float, wait_s: float) -> None:
         """The service had no room for a request that was sent at `began`, and wants to be left alone for `wait_s`."""
@@ -59,19 +66,37 @@ class Level:
         if began <= self._lowered:
             return  # of the same crowd
         self._starting = False
-        self._level = max(1.0, self._level * DOWN_BUSY)
-        self._useful = min(self._useful, self._level)
         self._lowered = now
-        self._count, self._since = 0, max(now, self.paused_until)
+        lower = max(1.0, self._level * DOWN_BUSY)
+        self._useful, self._rate = min(self._useful, lower), 0.0
+        self._go(lower)
 
     def _judge(self, rate: float) -> None:
-        self._best *= FORGET
-        if rate > self._best * GAIN:
-            self._best, self._useful = rate, self._level
-            self._level *= 2 if self._starting else 1.1
+        if self._starting and rate > self._rate * DOUBLE_GAIN and self._level < self._most:
+            self._useful, self._rate = self._level, rate
+            self._go(self._level * 2)
+            return
+        self._starting = False
+        if self._level > self._useful:
+            is_useful = rate > self._rate * GAIN
         else:
-            self._starting = False
-        self._level += 1
-        if self._level > self._useful * TOO_FAR + 2:
-            self._level = max(self._useful + 1, self._level * DOWN_LATE)
-        self._level = min(self._level, float(self._most))
+            is_useful = rate * GAIN > self._rate
+            if self._level == self._useful:
+                self._rate = rate
+        if is_useful:
+            self._useful, self._rate = self._level, rate
+        self._go(self._next())
+
+    def _next(self) -> float:
+        """The next step of the round; the useful level itself is one of them, so that its throughput stays known."""
+        higher = self._level + max(1.0, self._useful * STEP)
+        if self._level < self._useful:
+            return min(higher, self._useful)
+        if higher > min(self._useful * TOO_FAR + 2, self._most):
+            return self._useful * BACK if self._useful >= 2 else 1.0
+        return higher
+
+    def _go(self, level: float) -> None:
+        self._level = min(max(level, 1.0), float(self._most))
+        self._changed = self._clock()
+        self._since = math.nan

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -10,21 +11,23 @@ import msgspec
 import pybase64
 from blake3 import blake3
 
-from twinlens.batch import contents, pages
+from twinlens.batch import contents
 from twinlens.batch.listing import DOCUMENTS, Listing
 from twinlens.batch.records import Failure
-from twinlens.errors import TwinlensError
+from twinlens.errors import ImageError, TwinlensError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from twinlens.batch.contents import File
-    from twinlens.batch.pages import Page
-    from twinlens.batch.records import Work
+    from twinlens.batch.door import Served
+    from twinlens.batch.pages import Opener, Page
     from twinlens.batch.spool import Source, Spool
+    from twinlens.settings import Settings
 
 MOST_ITEMS = 64  # that are taken at a time
 MOST_BYTES = 16 << 20
+SOON_S = 0.1  # after which what there is is taken: pages of documents take long to draw
 _PAGED = DOCUMENTS | {".tif", ".tiff"}
 
 
@@ -37,6 +40,7 @@ class Item:
     source: bytes
     member: int
     stat: tuple[int, int]  # size and time of the source
+    pages: int = 1  # questions about the same file
     digest: str = ""
     asked: bytes = b""
     body: bytes = b""
@@ -53,13 +57,15 @@ class Item:
 class Reader:
     """`kept` counts what was finished before; `more` what documents and archives hold beyond one item each."""
 
-    def __init__(self, spool: Spool, work: Work, policy: pages.Policy, *, most: int, listing: Listing) -> None:
-        """`most`: bytes of one file."""
+    def __init__(self, spool: Spool, served: Served, opener: Opener, settings: Settings, listing: Listing) -> None:
+        """`settings` bound a file."""
+        work = served.work
         asked = {"variables": work.variables} | ({} if work.max_tokens is None else {"max_tokens": work.max_tokens})
         self._tail = b'"],' + msgspec.json.encode(asked)[1:]
         self._spool = spool
-        self._policy = policy
-        self._most = most
+        self._policy = served.policy
+        self._opener = opener
+        self._most_picture, self._most_document = settings.max_image_bytes, settings.max_file_bytes
         self._listing = listing
         self.kept = 0
         self.more = 0
@@ -69,51 +75,63 @@ class Reader:
         """The next questions; none when there are no more."""
         taken: list[Item] = []
         size = 0
+        end = time.monotonic() + SOON_S
         for item in self._items:
             taken.append(item)
             size += len(item.body)
-            if len(taken) >= MOST_ITEMS or size > MOST_BYTES:
+            if len(taken) >= MOST_ITEMS or size > MOST_BYTES or time.monotonic() > end:
                 break
         return taken
 
     def _all(self) -> Iterator[Item]:
         for source in self._spool.sources():
-            count = 0
+            self.more -= 1
             for file in contents.files(source, self._most, self._listing.skip):
-                for item in self._of(source, file):
-                    count += 1
-                    if item is None:
-                        self.kept += 1
-                    else:
-                        yield item
-            self.more += count - 1
+                self.more += 1
+                yield from self._of(source, file)
 
-    def _of(self, source: Source, file: File) -> Iterator[Item | None]:
-        """The questions about one file; None for one that is finished."""
-        ending = PurePosixPath(file.path).suffix.lower()
-        if ending not in _PAGED and self._spool.is_done(source.path, file.member, 1):
-            yield None
-            return
+    def _most(self, name: str) -> int:
+        ending = PurePosixPath(name).suffix.lower()
+        return max(self._most_document, self._most_picture) if ending in _PAGED else self._most_picture
+
+    def _of(self, source: Source, file: File) -> Iterator[Item]:
+        """The questions about one file that are left."""
+        finished, pages = self._spool.finished(source.path, file.member)
+        self.kept += finished
+        if finished:
+            self.more += pages - 1
+            if finished == pages:
+                return
         item = Item(file.path, 1, source.path, file.member, (source.size, source.mtime))
         try:
             data = file.read()
             item.digest = blake3(data).hexdigest()
-            for page in pages.pages(data, self._policy):
-                yield self._asking(item, page, single=page.pictures == (data,))
+            for page in self._opener.pages(data, file.path, self._policy):
+                if finished and page.total != pages:
+                    raise ImageError(f"{file.path} was changed while the batch stood still.", cure="Ask it anew.")
+                if not finished and page.number == 1:
+                    self.more += page.total - 1
+                if not self._spool.is_done(source.path, file.member, page.number):
+                    yield self._asking(item, page)
         except TwinlensError as error:
-            done = self._spool.is_done(source.path, file.member, 1)
-            item.error = Failure(error.code, f"{error.message} {error.cure}".strip())
-            yield None if done else item
+            for number in range(1, max(pages, 1) + 1):
+                if not self._spool.is_done(source.path, file.member, number):
+                    yield replace(item, page=number, pages=max(pages, 1), error=_failure(error))
 
-    def _asking(self, file: Item, page: Page, *, single: bool) -> Item | None:
-        if self._spool.is_done(file.source, file.member, page.number):
-            return None
-        item = Item(file.path, page.number, file.source, file.member, file.stat, file.digest)
-        if not all(page.pictures):
+    def _asking(self, file: Item, page: Page) -> Item:
+        item = replace(file, page=page.number, pages=page.total)
+        try:
+            picture = page.picture()
+        except TwinlensError as error:
+            item.error = _failure(error)
+            return item
+        if not picture:
             item.error = Failure("invalid_image", "The file is empty. Check where it came from.")
             return item
-        hashed = [file.digest] if single else [blake3(data).hexdigest() for data in page.pictures]
-        item.asked = blake3(" ".join(hashed).encode()).digest(16)
-        pictures = b'","'.join(pybase64.b64encode(data) for data in page.pictures)
-        item.body = b'{"images":["' + pictures + self._tail
+        item.asked = blake3(picture).digest(16)
+        item.body = b'{"images":["' + pybase64.b64encode(picture) + self._tail
         return item
+
+
+def _failure(error: TwinlensError) -> Failure:
+    return Failure(error.code, f"{error.message} {error.cure}".strip())

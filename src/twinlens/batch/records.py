@@ -80,6 +80,7 @@ class Done(msgspec.Struct, frozen=True, tag="done", tag_field="kind", omit_defau
     mtime: int
     asked: bytes  # what identical questions have in common
     member: int = 0
+    pages: int = 1  # records about the same file
     private: bool = False  # a finishing step hid something of it
 
 

@@ -147,7 +147,8 @@ class Runner:
             self._twins[item.asked] = []
             item.owner = True
             return False
-        await self._copy(item, (await self._keeper.read(at)).record)
+        done = await self._keeper.read(at)
+        await self._copy(item, done.record, private=done.private)
         return True
 
     async def _place(self, size: int, *, alone: bool) -> None:
@@ -269,7 +270,7 @@ class Runner:
         self._waiting_twins -= len(twins)
         return twins
 
-    async def _copy(self, item: Item, record: Record, *, private: bool = False) -> None:
+    async def _copy(self, item: Item, record: Record, *, private: bool) -> None:
         """The answer to an identical item."""
         copied = Record(
             path=item.path,
@@ -289,5 +290,5 @@ class Runner:
             self.counts.failed += 1
 
     async def _keep(self, item: Item, record: Record, *, private: bool = False) -> None:
-        size, mtime = item.stat
-        await self._keeper.keep(Done(record, item.source, size, mtime, item.asked, member=item.member, private=private))
+        place = {"member": item.member, "pages": item.pages}
+        await self._keeper.keep(Done(record, item.source, *item.stat, item.asked, **place, private=private))

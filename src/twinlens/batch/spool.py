@@ -25,7 +25,7 @@ CREATE TABLE found (root INTEGER, sort BLOB, path BLOB, size INTEGER, mtime INTE
 CREATE TABLE source (number INTEGER PRIMARY KEY, path BLOB UNIQUE, size INTEGER, mtime INTEGER);
 CREATE TABLE before (path BLOB PRIMARY KEY, size INTEGER, mtime INTEGER) WITHOUT ROWID;
 CREATE TABLE done (path BLOB, member INTEGER, page INTEGER, size INTEGER, mtime INTEGER, at INTEGER, good INTEGER,
-    digest BLOB, PRIMARY KEY (path, member, page)) WITHOUT ROWID;
+    digest BLOB, pages INTEGER, PRIMARY KEY (path, member, page)) WITHOUT ROWID;
 CREATE TABLE asked (asked BLOB PRIMARY KEY, at INTEGER) WITHOUT ROWID;
 """
 
@@ -38,6 +38,21 @@ class Source:
     path: bytes
     size: int
     mtime: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A finished record: (path, member, page) and (size, time) of its source; its line is at `at` in the journal.
+
+    `asked`: None for a failure, which nobody copies. `pages`: records about the same file.
+    """
+
+    key: tuple[bytes, int, int]
+    stat: tuple[int, int]
+    at: int
+    asked: bytes | None
+    digest: bytes
+    pages: int = 1
 
 
 class Spool:
@@ -117,14 +132,13 @@ class Spool:
         )
         return new, gone, [Source(*row) for row in rows]
 
-    def finish(
-        self, key: tuple[bytes, int, int], stat: tuple[int, int], at: int, asked: bytes | None, digest: bytes
-    ) -> None:
-        """(path, member, page) is finished: its line is at `at`. `asked`: None for a failure, which nobody copies."""
+    def finish(self, done: Finished) -> None:
+        """A record is finished."""
+        at, asked = done.at, done.asked
         with self._used() as db:
             db.execute(
-                "INSERT OR REPLACE INTO done VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (*key, *stat, at, asked is not None, digest),
+                "INSERT OR REPLACE INTO done VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (*done.key, *done.stat, at, asked is not None, done.digest, done.pages),
             )
             if asked is not None:
                 db.execute("INSERT OR REPLACE INTO asked VALUES (?, ?)", (asked, at))
@@ -152,6 +166,13 @@ class Spool:
     def is_done(self, path: bytes, member: int, page: int) -> bool:
         """Whether this is finished."""
         return bool(self._rows("SELECT 1 FROM done WHERE path = ? AND member = ? AND page = ?", path, member, page))
+
+    def finished(self, path: bytes, member: int) -> tuple[int, int]:
+        """(pages of a file that are finished, all that it has); 0, 0 where nobody knows it."""
+        row = self._rows(
+            "SELECT count(*), coalesce(max(pages), 0) FROM done WHERE path = ? AND member = ?", path, member
+        )
+        return int(row[0][0]), int(row[0][1])
 
     def has(self, path: bytes) -> bool:
         """Whether anything of this input is finished."""

@@ -36,6 +36,9 @@ def add(commands: Any) -> None:
     parser.add_argument("--task", metavar="NAME", required=True, help="task of the service")
     parser.add_argument("--var", metavar="NAME=VALUE", action="append", default=[], help="a variable of the task")
     parser.add_argument("--max-tokens", metavar="N", type=int, help="longest answer, in tokens")
+    parser.add_argument(
+        "--password-file", metavar="FILE", help="passwords, one a line, that are tried on PDFs that need one"
+    )
     parser.add_argument("--out", metavar="FILE", required=True, help="the table: .jsonl, .csv or .parquet")
     parser.add_argument(
         "--order", choices=("stable", "ready"), default="stable", help="of the records: as the inputs, or as they came"
@@ -81,8 +84,8 @@ def run(args: argparse.Namespace) -> int:
         order=args.order,
         wish=Wish(args.resume, args.overwrite, args.accept_changes, args.retry_failed),
         at_once=args.at_once,
-        most=settings.max_image_bytes,
         wait_s=args.wait,
+        passwords=_passwords(args.password_file),
     )
     outcomes: list[Outcome] = []
 
@@ -92,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
             sys.stderr.write("The service has test weights: the answers mean nothing.\n")
         outcomes.append(await job.run(url, key))
 
-    with contextlib.closing(Job(plan, sys.stderr)) as job:
+    with contextlib.closing(Job(plan, settings, sys.stderr)) as job:
         with _lists(args) as lists:
             count = job.prepare(lists)
         if not count:
@@ -101,6 +104,17 @@ def run(args: argparse.Namespace) -> int:
         own = replace(settings, rate_requests=0, rate_vision_tokens=0, rate_text_tokens=0)
         ask.asked(args, own, job, putting)
     return _told(plan.out, outcomes[0])
+
+
+def _passwords(name: str | None) -> tuple[str, ...]:
+    if not name:
+        return ()
+    try:
+        lines = Path(name).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
+        raise BatchError(f"The passwords in {name} cannot be read: {why}.", cure="Check the file.") from error
+    return tuple(dict.fromkeys(filter(None, lines)))
 
 
 @contextlib.contextmanager
