@@ -44,6 +44,7 @@ class StandIn:
     weights: str = "weights-1"
     version: str = VERSION
     pages: dict[str, Any] = field(default_factory=dict)
+    boxes: list[dict[str, str]] = field(default_factory=list)
     bodies: list[dict[str, Any]] = field(default_factory=list)
     under_way: int = 0
     most_under_way: int = 0
@@ -82,7 +83,7 @@ class StandIn:
     async def tasks(self, _: web.Request) -> web.Response:
         """GET /v1/tasks."""
         task: dict[str, Any] = {"id": "words", "version": self.version, "variables": {}, "columns": [], "paths": []}
-        task["pages"] = self.pages
+        task |= {"pages": self.pages, "boxes": self.boxes}
         return web.json_response({"data": [task]})
 
 

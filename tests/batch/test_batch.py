@@ -98,6 +98,12 @@ def test_lists_globs_and_stdin(tmp_path: Path, to: list[str]) -> None:
     assert [record["path"] for record in records(tmp_path / "a.jsonl")] == ["in/deep/p3.png", "in/deep/p1.png"]
     done = batch(tmp_path, "-", *to, "--out", "b.jsonl", stdin=b"in/deep/p2.png\0./in//deep/p2.png\0in/deep/p0.png")
     assert [record["path"] for record in records(tmp_path / "b.jsonl")] == ["in/deep/p2.png", "in/deep/p0.png"]
+    both = ("in/deep/p3.png", "-", "--list", "list")
+    assert batch(tmp_path, *both, *to, "--out", "d.jsonl", stdin=b"in/deep/p0.png\r\n").returncode == 0
+    paths = ["in/deep/p3.png", "in/deep/p0.png", "in/deep/p1.png"]
+    assert [record["path"] for record in records(tmp_path / "d.jsonl")] == paths
+    marked = b"\xef\xbb\xbfin/deep/p0.png\n"
+    assert batch(tmp_path, "--list", "-", *to, "--out", "e.jsonl", stdin=marked).returncode == 0
     assert batch(tmp_path, "in/**/p[12].png", *to, "--out", "c.jsonl").returncode == 0
     assert [record["path"] for record in records(tmp_path / "c.jsonl")] == ["in/deep/p1.png", "in/deep/p2.png"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import struct
 import tarfile
 import tracemalloc
@@ -165,3 +166,21 @@ def test_names_lead_nowhere(tmp_path: Path) -> None:
         "a/b/x.png",
         "new\nline.png",
     ]
+
+
+def test_two_members_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    path = tmp_path / "twice.tar"
+    with tarfile.open(path, "w") as archive:
+        for number, name in enumerate(("a/x.png", "a/x.png", "a/./x.png")):
+            archive.addfile(*member(name, picture(number)))
+    found = read(path)
+    assert [name for name, _ in found] == ["a/x.png", "a/x.png (member 2)", "a/x.png (member 3)"]
+    assert [data for _, data in found] == [picture(number) for number in range(3)]
+
+
+def test_a_file_that_has_become_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "a.png"
+    os.mkfifo(path)
+    (file,) = contents.files(Source(1, str(path).encode(), 5, 0), lambda name: MOST, lambda why: None)
+    with pytest.raises(ImageError, match="no file any more"):
+        file.read()

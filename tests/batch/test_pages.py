@@ -100,6 +100,16 @@ def test_resume_does_only_the_pages_that_are_left(folder: Path) -> None:
     assert numbers == [*(("in/a.pdf", page) for page in range(1, 7)), ("in/scan.png", 1), ("in/scan.png", 2)]
 
 
+def test_pages_of_another_resolution_are_other_work(folder: Path) -> None:
+    (folder / "in/a.pdf").write_bytes(pdfs.numbered(2))
+    with standing_in(StandIn()) as standin:
+        run(folder, standin)
+        again = run(folder, standin, "--resume", "--page-dpi", "72")
+        assert (again.returncode, "page_dpi changed" in again.stderr) == (2, True)
+        run(folder, standin, "--resume", "--page-dpi", "72", "--accept-changes")
+        assert [shown(data).width for data in standin.sent()] == [1240, 1240, 595, 595]
+
+
 def test_a_page_that_cannot_be_drawn_fails_alone(folder: Path) -> None:
     (folder / "in/a.pdf").write_bytes(_with_a_bomb())
     with standing_in(StandIn()) as standin:

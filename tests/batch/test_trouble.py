@@ -166,6 +166,16 @@ def test_a_key_that_is_taken_back_stops_the_run(tmp_path: Path, status: int, cod
     assert f"The stand-in says {code}. 4 left" in done.stderr
 
 
+def test_pictures_follow_no_redirect_to_another_host(tmp_path: Path) -> None:
+    pictures(tmp_path / "in", 3)
+    with standing_in(StandIn()) as other:
+        moved = f"{other.url}/v1/tasks/words"
+        with standing_in(StandIn(lambda number, body: (307, {}, {"Location": moved}))) as standin:
+            done = run(tmp_path, standin)
+        assert (done.returncode, "status 307" in done.stderr) == (1, True)
+        assert other.bodies == []
+
+
 def test_nonsense_from_the_service_is_no_record_and_no_crash(tmp_path: Path) -> None:
     pictures(tmp_path / "in", 3)
     bad: list[Said] = [(200, {"object": "task.result", "result": "x", "finish_reason": "stop"}, {}), (200, {}, {})]

@@ -10,15 +10,16 @@ import bz2
 import gzip
 import lzma
 import os
+import stat
 import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Self, cast
 
-from twinlens.batch.listing import is_archive, is_wanted
+from twinlens.batch.listing import is_archive, is_paged, is_wanted
 from twinlens.batch.names import shown
 from twinlens.errors import ImageError, ImageTooLarge, TwinlensError
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from twinlens.batch.spool import Source
+    from twinlens.settings import Settings
 
 MOST_MEMBERS = 1_000_000
 MOST_BYTES = 1 << 40  # of all members of one archive that are read
@@ -68,6 +70,12 @@ class File:
 Most = Callable[[str], int]
 
 
+def bounds(settings: Settings) -> Most:
+    """How many bytes a file may have, by its name: documents may have more than pictures."""
+    picture, document = settings.max_image_bytes, max(settings.max_file_bytes, settings.max_image_bytes)
+    return lambda name: document if is_paged(name) else picture
+
+
 def files(source: Source, most: Most, skip: Callable[[str], None]) -> Iterator[File]:
     """The files of an input. `most` says how many bytes a file of this name may have.
 
@@ -78,9 +86,13 @@ def files(source: Source, most: Most, skip: Callable[[str], None]) -> Iterator[F
         return
     kind = _zip if shown(source.path).lower().endswith(".zip") else _tar
     last = 0
+    seen: set[int] = set()  # hashes of names, so that a million of them are no burden
     try:
         for file in kind(source, most, skip):
             last = file.member
+            if (name := hash(file.path)) in seen:
+                file = replace(file, path=f"{file.path} (member {last})")  # noqa: PLW2901
+            seen.add(name)
             yield file
             if last >= MOST_MEMBERS:
                 raise ImageTooLarge(f"The archive has more than {MOST_MEMBERS} members.", cure="Cut it into several.")
@@ -105,7 +117,10 @@ def _damaged(what: str, error: BaseException) -> ImageError:
 
 def _read_path(path: bytes, most: int) -> bytes:
     try:
-        with Path(os.fsdecode(path)).open("rb") as file:
+        # What was a file when it was listed may be a pipe now, which would be waited for.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ImageError(f"{shown(path)} is no file any more.", cure="Leave the inputs alone meanwhile.")
             return _bounded(file, most)
     except OSError as error:
         raise _damaged("file", error) from error

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SOON = aiohttp.ClientTimeout(total=10)
-NO_LIMIT = aiohttp.ClientTimeout(total=None, sock_connect=10)  # the service has its own deadline
+# The service has its own deadline; a host that went away without a word is found out all the same.
+NO_LIMIT = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=1800)
 POLL_S = 0.5
 OF_THE_ANSWER = frozenset(("invalid_answer", "output_truncated", "structured_output_stalled", "finishing_failed"))
 _NO_ROOM = frozenset(("overloaded",))
@@ -97,7 +98,9 @@ class Door:
         """Ask the task about an item."""
         headers = {"content-type": "application/json"}
         try:
-            async with self._session.post(self._path, data=body, headers=headers, timeout=NO_LIMIT) as response:
+            async with self._session.post(
+                self._path, data=body, headers=headers, timeout=NO_LIMIT, allow_redirects=False
+            ) as response:
                 status, data, hint = response.status, await response.read(), response.headers.get("retry-after")
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             return Trouble(1.0, Failure("no_connection", f"The connection broke: {type(error).__name__}."))
@@ -120,7 +123,7 @@ class Door:
         except (aiohttp.ClientError, TimeoutError, OSError):
             return False
 
-    async def served(self, variables: Mapping[str, Any], max_tokens: int | None) -> Served:
+    async def served(self, variables: Mapping[str, Any], max_tokens: int | None, page_dpi: float) -> Served:
         """What the batch's work is at this service. Raises BatchError where it has no such task."""
         model = (await self._listed("/v1/models"))[0]
         tasks = {str(task["id"]): task for task in await self._listed("/v1/tasks")}
@@ -140,6 +143,7 @@ class Door:
             weights=str(model.get("weights") or model["id"]),
             variables=dict(variables),
             max_tokens=max_tokens,
+            page_dpi=page_dpi,
         )
         pages = task.get("pages") or {}
         return Served(

@@ -8,6 +8,7 @@ import signal
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any, Literal
 
+from twinlens.batch import contents, report
 from twinlens.batch.door import Door
 from twinlens.batch.journal import Journal
 from twinlens.batch.keeper import Keeper
@@ -21,6 +22,7 @@ from twinlens.batch.records import Done
 from twinlens.batch.runner import Runner
 from twinlens.batch.session import Wish, begin
 from twinlens.batch.spool import Spool
+from twinlens.batch.thumbs import Thumbs
 from twinlens.media.documents import Documents
 
 if TYPE_CHECKING:
@@ -50,6 +52,7 @@ class Plan:
     at_once: int = 256
     wait_s: float = 120.0
     passwords: tuple[str, ...] = field(default=(), repr=False)
+    report: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,7 @@ class Job:
         self._listing = Listing()
         self._spool = Spool()
         self._documents = Documents(settings)
+        self._opener = Opener(self._documents, plan.passwords)
         self._count = 0
         self._signalled = 0
 
@@ -99,21 +103,22 @@ class Job:
         plan = self.plan
         async with Door(url, key, plan.task) as door:
             await door.until_ready(plan.wait_s)
-            served = await door.served(plan.variables, plan.max_tokens)
+            served = await door.served(plan.variables, plan.max_tokens, self._settings.page_dpi)
             journal = await asyncio.to_thread(Journal, plan.out.with_name(plan.out.name + ".journal"))
             try:
                 skipped = sum(self._listing.skipped.values())
                 await asyncio.to_thread(begin, journal, self._spool, served.work, plan.out, plan.wish, skipped)
                 outcome = await self._asked(door, served, journal)
                 await asyncio.to_thread(self._put, served, journal)
+                if plan.report:
+                    await asyncio.to_thread(self._report, plan.report, served, journal, outcome)
             finally:
                 await asyncio.to_thread(journal.close)
             return outcome
 
     async def _asked(self, door: Door, served: Served, journal: Journal) -> Outcome:
         plan = self.plan
-        opener = Opener(self._documents, plan.passwords)
-        reader = Reader(self._spool, served, opener, self._settings, self._listing)
+        reader = Reader(self._spool, served, self._opener, self._settings, self._listing)
         runner = Runner(reader, door, served, Keeper(journal, self._spool), Level(plan.at_once), wait_s=plan.wait_s)
         counts = runner.counts
 
@@ -128,9 +133,8 @@ class Job:
                 showing.cancel()
                 await asyncio.gather(showing, return_exceptions=True)
         finished, failed = self._spool.counts()
-        whole = not runner.stopped
         return Outcome(
-            total=finished if whole else max(finished, self._count + reader.more),
+            total=max(finished, self._count + reader.more),
             finished=finished,
             failed=failed,
             asked=counts.answered + counts.failed,
@@ -165,20 +169,31 @@ class Job:
                 loop.remove_signal_handler(number)
 
     def _failures(self, journal: Journal) -> Iterator[Record]:
-        for count, at in enumerate(self._spool.offsets(stable=True, failed_only=True)):
+        for count, at in enumerate(self._spool.offsets(failed=True)):
             if count == MOST_TOLD:
                 return
-            yield _record(journal, at)
+            yield _done(journal, at).record
 
     def _put(self, served: Served, journal: Journal) -> None:
         """Write the table. Raises BatchError."""
 
         def records() -> Iterator[Record]:
             for at in self._spool.offsets(stable=self.plan.order == "stable"):
-                yield _record(journal, at)
+                yield _done(journal, at).record
 
         columns = () if self.plan.out.suffix == ".jsonl" else columns_of(served.columns, records)
         replaced(self.plan.out, lambda file: self._write(file, records, columns))
+
+    def _report(self, path: Path, served: Served, journal: Journal, outcome: Outcome) -> None:
+        """Write the report. Raises BatchError."""
+
+        def dones(failed: bool | None) -> Iterator[Done]:
+            for at in self._spool.offsets(failed=failed):
+                yield _done(journal, at)
+
+        thumbs = Thumbs(self._opener, contents.bounds(self._settings), served.boxes)
+        about = report.About(served.work, self.plan.out.name, outcome.pending, outcome.stopped)
+        replaced(path, lambda file: report.write(file, dones, thumbs.of, about))
 
     def close(self) -> None:
         """Give the index back, and end the process that reads PDFs."""
@@ -186,8 +201,8 @@ class Job:
         self._spool.close()
 
 
-def _record(journal: Journal, at: int) -> Record:
+def _done(journal: Journal, at: int) -> Done:
     line = journal.read(at)
     if not isinstance(line, Done):
         raise TypeError("not the line of a record")
-    return line.record
+    return line

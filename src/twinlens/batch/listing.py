@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import glob
 import itertools
 import os
@@ -22,6 +23,7 @@ PICTURES = frozenset(
     (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".heic", ".heif", ".avif")
 )
 DOCUMENTS = frozenset((".pdf",))
+PAGED = DOCUMENTS | {".tif", ".tiff"}
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 GROUP = 1000
 BLOCK = 1 << 16  # bytes of a list that are read at a time; no path is longer
@@ -39,6 +41,11 @@ def is_wanted(path: bytes) -> bool:
     """Whether a file that nobody named is an input: a picture or a document by its name, and not hidden."""
     name = PurePosixPath(shown(path))
     return not name.name.startswith(".") and name.suffix.lower() in PICTURES | DOCUMENTS
+
+
+def is_paged(name: str) -> bool:
+    """Whether a file may have several pages, by its name."""
+    return PurePosixPath(name).suffix.lower() in PAGED
 
 
 @dataclass(slots=True)
@@ -138,7 +145,10 @@ def _lines(lines: BinaryIO) -> Iterator[bytes]:
     """Paths of a list: one a line, or with NUL bytes between them, as “find -print0” writes. Raises BatchError."""
     rest = b""
     between = b""
+    first = True
     while block := lines.read(BLOCK):
+        if first:
+            block, first = block.removeprefix(codecs.BOM_UTF8), False
         between = between or (b"\0" if b"\0" in block else b"\n")
         *whole, rest = (rest + block).split(between)
         if len(rest) > BLOCK:

@@ -55,14 +55,15 @@ class Opener:
         if policy.together or not _has_pages(data):
             yield Page(1, 1, lambda: data)
             return
-        document = self._opened(data, where)
+        document = self.document(data, where)
         total = document.pages if policy.most is None else min(document.pages, policy.most)
         if total > MOST_PAGES:
             raise TooManyPages(f"{where} has {total} pages.", cure=f"Cut it into files of at most {MOST_PAGES}.")
         for number in range(1, total + 1):
             yield Page(number, total, partial(_png, document, number))
 
-    def _opened(self, data: bytes, where: str) -> Document:
+    def document(self, data: bytes, where: str) -> Document:
+        """The open file, whatever it is. Raises ImageError and its kinds."""
         try:
             return self._documents.opened(data, where)
         except PdfEncrypted:

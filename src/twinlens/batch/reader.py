@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -12,7 +11,6 @@ import pybase64
 from blake3 import blake3
 
 from twinlens.batch import contents
-from twinlens.batch.listing import DOCUMENTS, Listing
 from twinlens.batch.records import Failure
 from twinlens.errors import ImageError, TwinlensError
 
@@ -21,6 +19,7 @@ if TYPE_CHECKING:
 
     from twinlens.batch.contents import File
     from twinlens.batch.door import Served
+    from twinlens.batch.listing import Listing
     from twinlens.batch.pages import Opener, Page
     from twinlens.batch.spool import Source, Spool
     from twinlens.settings import Settings
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 MOST_ITEMS = 64  # that are taken at a time
 MOST_BYTES = 16 << 20
 SOON_S = 0.1  # after which what there is is taken: pages of documents take long to draw
-_PAGED = DOCUMENTS | {".tif", ".tiff"}
 
 
 @dataclass(slots=True)
@@ -65,7 +63,7 @@ class Reader:
         self._spool = spool
         self._policy = served.policy
         self._opener = opener
-        self._most_picture, self._most_document = settings.max_image_bytes, settings.max_file_bytes
+        self._most = contents.bounds(settings)
         self._listing = listing
         self.kept = 0
         self.more = 0
@@ -90,10 +88,6 @@ class Reader:
                 self.more += 1
                 yield from self._of(source, file)
 
-    def _most(self, name: str) -> int:
-        ending = PurePosixPath(name).suffix.lower()
-        return max(self._most_document, self._most_picture) if ending in _PAGED else self._most_picture
-
     def _of(self, source: Source, file: File) -> Iterator[Item]:
         """The questions about one file that are left."""
         finished, pages = self._spool.finished(source.path, file.member)
@@ -111,7 +105,7 @@ class Reader:
                     raise ImageError(f"{file.path} was changed while the batch stood still.", cure="Ask it anew.")
                 if not finished and page.number == 1:
                     self.more += page.total - 1
-                if not self._spool.is_done(source.path, file.member, page.number):
+                if not finished or not self._spool.is_done(source.path, file.member, page.number):
                     yield self._asking(item, page)
         except TwinlensError as error:
             for number in range(1, max(pages, 1) + 1):

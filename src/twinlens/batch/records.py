@@ -45,6 +45,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     weights: str  # identity of the model's weights
     variables: dict[str, Any]
     max_tokens: int | None = None
+    page_dpi: float = 150.0  # at which pages of PDFs are drawn
 
 
 class Head(msgspec.Struct, frozen=True, tag="head", tag_field="kind"):

@@ -170,7 +170,7 @@ class Runner:
         try:
             await self._door.until_ready(self._wait_s)
             work = self._served.work
-            now = await self._door.served(work.variables, work.max_tokens)
+            now = await self._door.served(work.variables, work.max_tokens, work.page_dpi)
         except TwinlensError as error:
             self.stop(error.message)
             return

@@ -27,6 +27,7 @@ _NAMES = {
     "weights": "the model's weights",
     "variables": "the variables",
     "max_tokens": "--max-tokens",
+    "page_dpi": "page_dpi",
 }
 
 

@@ -193,9 +193,12 @@ class Spool:
         row = self._rows("SELECT count(*), coalesce(sum(NOT good), 0) FROM done")[0]
         return int(row[0]), int(row[1])
 
-    def offsets(self, *, stable: bool, failed_only: bool = False) -> Iterator[int]:
-        """Where the lines of all finished records are, in the order of the inputs, or as they were finished."""
-        only = "WHERE NOT d.good" if failed_only else ""
+    def offsets(self, *, stable: bool = True, failed: bool | None = None) -> Iterator[int]:
+        """Where the lines of finished records are, in the order of the inputs, or as they were finished.
+
+        `failed`: only those that failed, or only the others.
+        """
+        only = "" if failed is None else "WHERE NOT d.good" if failed else "WHERE d.good"
         order = "s.number, d.member, d.page" if stable else "d.at"
         with self._used() as db:
             cursor = db.execute(f"SELECT d.at FROM done d JOIN source s USING (path) {only} ORDER BY {order}")  # noqa: S608 - our own words

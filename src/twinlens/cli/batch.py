@@ -26,13 +26,15 @@ def add(commands: Any) -> None:
     parser = commands.add_parser(
         "batch",
         help="ask a task about many files",
-        usage="twinlens batch (PATH ... | --list FILE | -) --task NAME --out FILE [--resume] [...]",
+        usage="twinlens batch [PATH ...] [--list FILE] [-] --task NAME --out FILE [--resume] [...]",
         epilog="Ends with 1 when something failed or was left undone, with 130 after Ctrl-C. docs/batch.md tells more.",
     )
     parser.add_argument(
         "words", metavar="PATH", nargs="*", help="files, folders, patterns in quotes, archives; “-”: a list on stdin"
     )
-    parser.add_argument("--list", metavar="FILE", action="append", default=[], help="file with one path a line")
+    parser.add_argument(
+        "--list", metavar="FILE", action="append", default=[], help="file with one path a line; “-”: stdin"
+    )
     parser.add_argument("--task", metavar="NAME", required=True, help="task of the service")
     parser.add_argument("--var", metavar="NAME=VALUE", action="append", default=[], help="a variable of the task")
     parser.add_argument("--max-tokens", metavar="N", type=int, help="longest answer, in tokens")
@@ -40,6 +42,7 @@ def add(commands: Any) -> None:
         "--password-file", metavar="FILE", help="passwords, one a line, that are tried on PDFs that need one"
     )
     parser.add_argument("--out", metavar="FILE", required=True, help="the table: .jsonl, .csv or .parquet")
+    parser.add_argument("--report", metavar="FILE", help="a page for people beside the table, .html")
     parser.add_argument(
         "--order", choices=("stable", "ready"), default="stable", help="of the records: as the inputs, or as they came"
     )
@@ -86,6 +89,7 @@ def run(args: argparse.Namespace) -> int:
         at_once=args.at_once,
         wait_s=args.wait,
         passwords=_passwords(args.password_file),
+        report=_report(args.report),
     )
     outcomes: list[Outcome] = []
 
@@ -106,6 +110,17 @@ def run(args: argparse.Namespace) -> int:
     return _told(plan.out, outcomes[0])
 
 
+def _report(name: str | None) -> Path | None:
+    if name is None:
+        return None
+    path = Path(name)
+    if path.suffix.lower() != ".html":
+        raise BatchError(f"--report {name}: the ending is not known.", cure="Use .html.")
+    if not path.parent.is_dir():
+        raise BatchError(f"--report {name}: there is no folder {path.parent}.", cure="Make it, or choose another.")
+    return path
+
+
 def _passwords(name: str | None) -> tuple[str, ...]:
     if not name:
         return ()
@@ -120,8 +135,8 @@ def _passwords(name: str | None) -> tuple[str, ...]:
 @contextlib.contextmanager
 def _lists(args: argparse.Namespace) -> Iterator[list[BinaryIO]]:
     with contextlib.ExitStack() as stack:
-        lists: list[BinaryIO] = [sys.stdin.buffer] if STDIN in args.words else []
-        for name in args.list:
+        lists: list[BinaryIO] = [sys.stdin.buffer] if STDIN in (*args.words, *args.list) else []
+        for name in filter(STDIN.__ne__, args.list):
             try:
                 lists.append(stack.enter_context(Path(name).open("rb")))
             except OSError as error:
