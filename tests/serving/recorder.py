@@ -57,7 +57,11 @@ class Recorder:
         while not self.hold.is_set():
             await asyncio.sleep(0.02)
         usage = {"prompt_tokens": 9, "completion_tokens": 1, "total_tokens": 10}
-        chunk = {"choices": [{"index": 0, "delta": {"content": "seen"}, "finish_reason": "stop"}], "usage": usage}
+        text = "{}" if body.get("response_format") else "seen"
+        choices = [
+            {"index": index, "delta": {"content": text}, "finish_reason": "stop"} for index in range(body.get("n") or 1)
+        ]
+        chunk = {"choices": choices, "usage": usage}
         await response.write(b"data: " + json.dumps(chunk).encode() + b"\n\ndata: [DONE]\n\n")
         return response
 

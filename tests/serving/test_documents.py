@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import re
 import time
@@ -12,6 +13,7 @@ import openai
 import psutil
 import pytest
 from PIL import Image
+from PIL.TiffImagePlugin import AppendingTiffWriter
 
 from tests.media import pdfs
 from tests.media.test_documents import tiff
@@ -190,6 +192,18 @@ def test_pdf_07_an_xfa_form_says_what_is_missing(service: Service) -> None:
     data = pdfs.document(catalog=form, more={10000: pdfs.stream(b"<xdp:xdp/>")})
     answer = service.chat(part(data), "?")
     assert "XFA" in answer.json()["twinlens"]["warnings"][0]
+
+
+def test_a_tiff_that_begins_with_its_thumbnail_shows_its_picture(service: Service) -> None:
+    out = io.BytesIO()
+    with AppendingTiffWriter(out) as writer:
+        for size, kind, colour in ((40, 1, "red"), (168, 0, "blue")):
+            Image.new("RGB", (size, size), colour).save(writer, "TIFF", tiffinfo={254: kind})
+            writer.newFrame()
+    answer, (pixels,) = service.seen(part(out.getvalue(), "image/tiff"), "?")
+    (image,) = answer.json()["twinlens"]["images"]
+    assert (image["width"], image["height"]) == (168, 168)
+    assert tuple(pixels[80, 80]) == (0, 0, 255)
 
 
 def test_scripts_in_a_pdf_do_nothing(service: Service) -> None:

@@ -49,7 +49,7 @@ def test_six_at_once_pass_and_the_seventh_is_told_when_to_come_again(tmp_path: P
         assert int(denied.headers["retry-after"]) in (1, 2)
         assert denied.headers["x-ratelimit-reset-requests"].endswith("s")
         assert found[0].headers["x-ratelimit-limit-tokens"] == "1000000"
-        assert ask(service, bearer(other)).status_code == 200  # RATE-02: another key has its own
+        assert ask(service, bearer(other)).status_code == 200  # another key has its own
         assert {ask(service, bearer(batch)).status_code for _ in range(20)} == {200}
         time.sleep(int(denied.headers["retry-after"]))
         assert ask(service, bearer(chat)).status_code == 200
@@ -60,6 +60,7 @@ def test_six_at_once_pass_and_the_seventh_is_told_when_to_come_again(tmp_path: P
 
 @WORKERS
 def test_rate_01_invented_addresses_open_no_limit(workers: str) -> None:
+    """RATE-02 too: clients behind one proxy have limits of their own."""
     limits = ("--address-requests", "5", "--address-burst", "4", "--workers", workers)
     with serving(*limits) as direct:
         found = statuses(direct, ({"x-forwarded-for": f"10.0.0.{number}"} for number in range(20)))
@@ -69,7 +70,7 @@ def test_rate_01_invented_addresses_open_no_limit(workers: str) -> None:
         found = statuses(proxied, ({"x-forwarded-for": f"10.0.0.{number}, 203.0.113.7"} for number in range(20)))
         assert Counter(found) == {200: 5, 429: 15}
         other = ask(proxied, {"x-forwarded-for": "203.0.113.8"})
-        assert other.status_code == 200  # RATE-02: the next client behind the same proxy
+        assert other.status_code == 200  # the next client behind the same proxy
 
 
 @pytest.mark.slow

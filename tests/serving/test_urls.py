@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import os
 import socket
 import threading
@@ -14,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.batch.harness import batch
+from tests.media.pictures import plain, strip
 from tests.media.site import CA, answer, redirect, site
-from tests.serving.harness import Service, picture, serving
+from tests.serving.harness import Service, environment, picture, serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,15 +60,21 @@ def web() -> Iterator[Site]:
     loop.close()
 
 
+@contextlib.contextmanager
+def fetching_from(web: Site, folder: Path) -> Iterator[Service]:
+    """A service that may fetch from that site; `folder` is for its authority's certificate."""
+    CA.cert_pem.write_to_path(str(folder / "ca.pem"))
+    path = os.pathsep.join((str(Path(__file__).parent / "urls"), environment()["PYTHONPATH"]))
+    environ = {"SSL_CERT_FILE": str(folder / "ca.pem"), "PYTHONPATH": path}
+    hosts = f"img.test:{web.port},inner.test:{web.port},closed.test:9"
+    with serving("--url-hosts", hosts, "--url-timeout-s", "1.5", environ=environ) as running:
+        yield running
+
+
 @pytest.fixture(scope="module")
 def fetching(web: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A service that may fetch from that site."""
-    authority = tmp_path_factory.mktemp("ca") / "ca.pem"
-    CA.cert_pem.write_to_path(str(authority))
-    path = os.pathsep.join(filter(None, (str(Path(__file__).parent / "urls"), os.environ.get("PYTHONPATH", ""))))
-    environ = {"SSL_CERT_FILE": str(authority), "PYTHONPATH": path}
-    hosts = f"img.test:{web.port},inner.test:{web.port}"
-    with serving("--url-hosts", hosts, "--url-timeout-s", "1.5", environ=environ) as running:
+    with fetching_from(web, tmp_path_factory.mktemp("ca")) as running:
         yield running
 
 
@@ -80,6 +89,42 @@ def test_the_same_picture_by_url_and_data_uri_is_one(fetching: Service, web: Sit
     assert second["twinlens"] == first["twinlens"]
     assert fetching.metric('twinlens_pictures_total{hit="yes"}') == hits + 1  # the same key
     assert fetching.metric('twinlens_url_fetches_total{outcome="fetched"}') >= 1
+
+
+def test_one_picture_by_every_way_has_the_same_pixels_tokens_and_key(
+    fetching: Service, web: Site, tmp_path: Path
+) -> None:
+    """A phone's photograph, turned by its EXIF: data URI, bare base64, file, upload, URL, in tasks and in a batch."""
+    data = strip(6, "JPEG")
+    web.pages["/phone.jpg"] = answer(data)
+    (tmp_path / "phone.jpg").write_bytes(data)
+    text = base64.b64encode(data).decode()
+    upload = fetching.http.post("/v1/files", files={"file": ("a", data)}, data={"purpose": "vision"}).json()
+    url = f"https://img.test:{web.port}/phone.jpg"
+    first, (pixels,) = fetching.seen("what?", url_part(f"data:image/jpeg;base64,{text}"))
+    assert pixels.shape[0] > pixels.shape[1]
+    objects = fetching.folder / "store" / "objects"
+    (kept,) = objects.iterdir()
+    hits = fetching.metric('twinlens_pictures_total{hit="yes"}')
+    ways: list[dict[str, Any]] = [
+        url_part(text),
+        url_part(url),
+        {"type": "file", "file": {"file_id": upload["id"]}},
+        {"type": "file", "file": {"file_data": f"data:image/jpeg;base64,{text}", "filename": "x"}},
+    ]
+    for way in ways:
+        told = fetching.chat("what?", way).json()
+        assert (told["usage"], told["twinlens"]["images"]) == (
+            first.json()["usage"],
+            first.json()["twinlens"]["images"],
+        )
+    tasks = [f"data:image/jpeg;base64,{text}", url, {"file_id": upload["id"]}]
+    for image in tasks:
+        assert fetching.http.post("/v1/tasks/receipt", json={"images": [image]}).status_code == 200
+    done = batch(tmp_path, "phone.jpg", "--task", "receipt", "--url", fetching.url, "--out", "r.jsonl")
+    assert done.returncode == 0, done.stderr
+    assert list(objects.iterdir()) == [kept]
+    assert fetching.metric('twinlens_pictures_total{hit="yes"}') == hits + len(ways) + len(tasks) + 1
 
 
 def test_the_same_url_twice_in_one_request_is_fetched_once(fetching: Service, web: Site) -> None:
@@ -217,3 +262,17 @@ def test_api_20_too_many_pictures_are_refused_before_any_is_fetched(fetching: Se
     parts = [url_part(f"https://img.test:{web.port}/{number}") for number in range(33)]
     assert error_of(fetching.chat("x", *parts))["code"] == "too_many_images"
     assert len(web.seen) == before
+
+
+def test_cache_13_a_page_that_changed_gives_its_new_picture(fetching: Service, web: Site) -> None:
+    """By whatever the site says of keeping it: pixels are known by the bytes, never by where they came from."""
+    url = f"https://img.test:{web.port}/changing.png"
+    for keep in ("no-store", "max-age=60", "public, max-age=31536000, immutable"):
+        answers = []
+        for colour in ((255, 0, 0), (0, 0, 255)):
+            web.pages["/changing.png"] = answer(plain("PNG", (56, 56), colour), cache_control=keep, etag='"one"')
+            told, (pixels,) = fetching.seen("what?", url_part(url))
+            assert told.status_code == 200
+            assert tuple(pixels.reshape(-1, 3).mean(axis=0).round()) == colour
+            answers.append(told.json()["choices"][0]["message"]["content"])
+        assert answers[0] != answers[1]

@@ -128,6 +128,7 @@ class Metrics:
         metrics.STORE_BYTES.set(stats.bytes)
         metrics.STORE_OBJECTS.set(stats.objects)
         metrics.STORE_EVICTIONS.set(stats.evictions)
+        metrics.STORE_DAMAGED.set(stats.corrupt)
 
     def text(self) -> bytes:
         """The exposition."""

@@ -138,6 +138,12 @@ STORE_EVICTIONS = Gauge(
     registry=REGISTRY,
     multiprocess_mode="livesum",
 )
+STORE_DAMAGED = Gauge(
+    "twinlens_store_damaged",
+    "Objects that the gateway processes alive found damaged, and made anew.",
+    registry=REGISTRY,
+    multiprocess_mode="livesum",
+)
 ENGINE_READY = Gauge(
     "twinlens_engine_ready",
     "1 when the engine answers real inferences.",
