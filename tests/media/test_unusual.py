@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from tests.media.pictures import BLUE, LIME, RED, WHITE, chunk, display_p3, noise, photo, plain, png, saved
-from twinlens.errors import ImageError
+from twinlens.errors import ImageError, UnsupportedImageFormat
 from twinlens.media import decode
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:PIL")
@@ -322,6 +322,18 @@ def test_pdf_04_a_pdf_with_something_before_it_is_called_one() -> None:
 def test_plain_files_of_all_kinds_are_what_they_were() -> None:
     for kind in ("PNG", "BMP", "TIFF", "WEBP", "GIF"):
         assert near(pixels(plain(kind))[5, 5], RED)
+
+
+def test_a_cameras_raw_file_is_named_and_not_its_thumbnail_served() -> None:
+    thumbnail = Image.new("RGB", (16, 12), RED)
+    raw = saved(
+        thumbnail, "TIFF", tiffinfo={254: 1, 330: 8}
+    )  # a copy for showing; the picture is in directories inside
+    error = refused(raw)
+    assert isinstance(error, UnsupportedImageFormat)
+    assert "camera raw" in error.message
+    for others in ({254: 1}, {330: 8}, {254: 0, 330: 8}):
+        assert near(pixels(saved(thumbnail, "TIFF", tiffinfo=others))[5, 5], RED)
 
 
 _TIFF = """

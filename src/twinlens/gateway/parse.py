@@ -120,7 +120,10 @@ def _bound(data: dict[str, Any], kind: type[msgspec.Struct]) -> None:
     """Limits of what nobody here reads: it is decoded and kept all the same."""
     _bound_fields(data, "")
     for name, value in data.items():
-        if name not in kind.__struct_fields__ and len(msgspec.json.encode(value)) > MAX_ASIDE:
+        if name in kind.__struct_fields__:
+            continue
+        _bound_fields(value, name[:64])
+        if len(msgspec.json.encode(value)) > MAX_ASIDE:
             raise InvalidField(f"The field has more than {MAX_ASIDE} bytes.", param=name[:64])
 
 

@@ -135,6 +135,8 @@ def look(data: bytes, where: str, most_pixels: int, frame: int = 0) -> Header:
     name = signature.sniff(data)
     if name not in FORMATS:
         raise _unsupported(name, where)
+    if name == "TIFF" and signature.is_camera_raw(data):
+        raise _unsupported("camera raw", where)
     declared = signature.declared_size(data, name)
     _bound(declared, where, most_pixels)
     if name == "JPEG":

@@ -28,7 +28,7 @@ from twinlens.store.keys import pixels_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from concurrent.futures import Future
+    from concurrent.futures import Executor, Future
 
     from twinlens.core import ImageRef, PagePlace
     from twinlens.media.leaves import Leaf
@@ -108,7 +108,8 @@ class Loader:
         )
         self._waiting = 0  # pieces of work that no thread has begun
         self._counting = threading.Lock()
-        self._one_large = asyncio.Lock()  # waited for on the event loop: a thread that waited would serve nobody
+        # One thread: it keeps what one large picture took, where each of several would keep as much.
+        self._large = ThreadPoolExecutor(1, thread_name_prefix="twinlens-large")
 
     @property
     def waiting(self) -> int:
@@ -179,8 +180,8 @@ class Loader:
         groups += [[sight] for sight in sights if _is_large(sight)]
         said: dict[str, bool] = {}
         for group in groups:
-            async with self._one_large if any(map(_is_large, group)) else contextlib.nullcontext():
-                said |= zip((sight.key for sight in group), await self._each(work, group), strict=True)
+            pool = self._large if any(map(_is_large, group)) else self._pool
+            said |= zip((sight.key for sight in group), await self._each(work, group, pool), strict=True)
         return said
 
     async def aclose(self) -> None:
@@ -191,7 +192,8 @@ class Loader:
     def close(self) -> None:
         """Drop what waits, finish what runs, end the threads and the process that reads PDFs."""
         self._leaves.close()
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        for pool in (self._pool, self._large):
+            pool.shutdown(wait=True, cancel_futures=True)
 
     def _look_here(self, given: Sequence[Given]) -> tuple[Sight, ...] | None:
         """On the event loop: None as soon as a picture is not a plain JPEG, whose header takes microseconds."""
@@ -208,7 +210,7 @@ class Loader:
         for at, (ref, got) in given:
             data = self._bytes(ref, got)
             name = signature.sniff(data)
-            if name == "PDF" or (name == "TIFF" and len(signature.tiff_pages(data)) > 1):
+            if name == "PDF" or (name == "TIFF" and signature.tiff_pages(data) != (0,)):
                 found.append(_Document(at, data, name))
             else:
                 found.append(self._sight(at, ref, data))
@@ -276,10 +278,10 @@ class Loader:
         self._store.put(sight.key, "pixels", np.asarray(picture), lease)
         return False
 
-    async def _each(self, work: Callable[[A], B], items: Sequence[A]) -> list[B]:
+    async def _each(self, work: Callable[[A], B], items: Sequence[A], pool: Executor | None = None) -> list[B]:
         """`work` for all items in threads. On an error or a cancellation nothing of it runs on behind our back."""
         self._count(len(items))
-        jobs = [self._pool.submit(self._begin, work, item) for item in items]
+        jobs = [(pool or self._pool).submit(self._begin, work, item) for item in items]
         try:
             return [await asyncio.wrap_future(job) for job in jobs]
         except BaseException:

@@ -286,4 +286,21 @@ def _is_aside(data: bytes, order: str, start: int, entry: int, entries: int) -> 
     return False
 
 
+def is_camera_raw(data: bytes) -> bool:
+    """Whether a TIFF is a camera's raw file, such as DNG, NEF or ARW.
+
+    It has only copies to be shown; the picture is in directories inside, which decoders of pictures do not look into.
+    """
+    order = "<" if data[:2] == b"II" else ">"
+    try:
+        (at,) = struct.unpack_from(order + "I", data, 4)
+        (entries,) = struct.unpack_from(order + "H", data, at)
+        tags = {struct.unpack_from(order + "H", data, at + 2 + 12 * one)[0] for one in range(min(entries, MOST_TAGS))}
+        return _INNER in tags and _is_aside(data, order, at + 2, 12, entries) and tiff_pages(data) == (0,)
+    except struct.error:
+        return False
+
+
+MOST_TAGS = 512  # of a directory
 _SUBFILE, _COPY_OR_MASK = 254, 0b101
+_INNER = 330  # directories inside a directory
