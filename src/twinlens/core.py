@@ -205,6 +205,14 @@ class Usage:
         """Prompt and completion together."""
         return self.prompt_tokens + self.completion_tokens
 
+    def plus(self, other: Usage) -> Usage:
+        """Both together."""
+        return Usage(
+            self.prompt_tokens + other.prompt_tokens,
+            self.completion_tokens + other.completion_tokens,
+            self.vision_tokens + other.vision_tokens,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprob:

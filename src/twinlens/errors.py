@@ -98,18 +98,22 @@ class TwinlensError(Exception):
         self.param = param
         self.retry_after = retry_after
         self.headers = tuple(headers)  # for the answer that it becomes
+        self.more: dict[str, Any] = {}  # what was finished before it; content, which is never logged
         if cure is not None:
             self.cure = cure
 
     def body(self) -> dict[str, Any]:
         """The error in OpenAI's shape. `message` ends with the cure, because SDKs show only the message."""
+        told: dict[str, Any] = {"error": self.detail()}
+        return told | {"twinlens": self.more} if self.more else told
+
+    def detail(self) -> dict[str, Any]:
+        """The inner part of the body."""
         return {
-            "error": {
-                "message": f"{self.message} {self.cure}".strip(),
-                "type": self.type,
-                "param": self.param,
-                "code": self.code,
-            }
+            "message": f"{self.message} {self.cure}".strip(),
+            "type": self.type,
+            "param": self.param,
+            "code": self.code,
         }
 
 
@@ -434,7 +438,7 @@ class AnswerError(ServerError):
     def body(self) -> dict[str, Any]:
         """See `TwinlensError.body`."""
         told = super().body()
-        return told if self.raw is None else told | {"twinlens": {"raw_answer": self.raw}}
+        return told if self.raw is None else told | {"twinlens": {"raw_answer": self.raw} | self.more}
 
 
 class AnswerStalled(AnswerError):

@@ -11,22 +11,23 @@ import asyncio
 import time
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from twinlens.admission.deadline import Deadline
-from twinlens.core import TextPart
-from twinlens.errors import ContextLengthExceeded
+from twinlens.core import Piece, TextPart
+from twinlens.errors import AnswerError, ContextLengthExceeded, ImageError, PdfTimeout, TwinlensError
+from twinlens.finish.boxes import Page
 from twinlens.finish.line import finished
 from twinlens.finish.seam import Frame, Seen
 from twinlens.media.orientation import orientation
-from twinlens.media.spread import questions
+from twinlens.media.spread import alone, questions
 from twinlens.observe import metrics
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Sequence
 
-    from twinlens.admission.gate import Gate
-    from twinlens.core import Image, Piece, Request, Sight
+    from twinlens.admission.gate import Gate, Ticket
+    from twinlens.core import Image, PagePlace, Request, Sight
     from twinlens.finish.line import Ask
     from twinlens.finish.seam import Units
     from twinlens.media import Loader
@@ -35,17 +36,30 @@ if TYPE_CHECKING:
 
 BLOCK = 64  # tokens that an engine may round a request up by, because it gives out blocks
 SHORT = 1000  # characters of text that are counted on the spot, in about 0.1 ms
+OF_A_PAGE = (AnswerError, ImageError, ContextLengthExceeded)  # say nothing of the other pages of a document
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """What is known before the first piece: yielded once, ahead of the pieces."""
+    """What is known before the first piece: yielded once, ahead of the pieces; for a page of many, once a page."""
 
     images: tuple[Sight, ...]
     prompt_tokens: int
     warnings: tuple[str, ...]
     headers: Sequence[tuple[bytes, bytes]] = ()  # for the head of the answer: how its limits stand
     units: Units = "thousandths"  # in which the model writes boxes
+    page: PagePlace | None = None  # where the pages of a document are asked one by one: the one that begins here
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A page of a document has no answer. Its neighbours are asked all the same."""
+
+    page: PagePlace
+    error: TwinlensError
+
+
+Item: TypeAlias = Begun | Failed | Piece
 
 
 class Generates(Protocol):
@@ -69,32 +83,49 @@ class Pipeline:
     default_max_tokens: int
     units: Units = "thousandths"  # in which the model writes boxes
 
-    async def answer(self, request: Request) -> AsyncGenerator[Begun | Piece, None]:
-        """Yield `Begun`, then the pieces. Raises only errors of the tree (and CancelledError)."""
+    async def answer(self, request: Request) -> AsyncGenerator[Item, None]:
+        """Yield `Begun`, then the pieces; where the pages of a document are asked one by one, so for each page.
+
+        Raises only errors of the tree (and CancelledError).
+        """
         with self.gate.admit(request.caller) as ticket, Deadline(ticket.deadline) as clock:
             with _timed("load"):
                 look = self.loader.look(request.images, request.caller.tenant, each=request.each_page)
                 looked = await clock.over(look)
             for asked, sights in questions(request, looked):  # one, or one for each page of a document
-                prompt_tokens = await clock.over(self._measure(asked, sights))
-                question = self._bounded(asked, sights, prompt_tokens)
-                vision = sum(sight.tokens for sight in sights)
-                headers = await self.gate.charge(ticket, vision, prompt_tokens - vision)
-                async with self.gate.place(ticket, _cost(question, prompt_tokens)):
-                    with self.store.lease() as lease:
-                        with _timed("recall"):
-                            images = await clock.over(self.loader.load(sights, lease))
-                        for image in images:
-                            metrics.PICTURES_BY_HIT[image.hit].inc()
-                        warnings = tuple(warning for image in images for warning in image.warnings)
-                        yield Begun(sights, prompt_tokens, warnings, headers, self.units)
-                        asking = self._asking(question, sights, images)
-                        pieces = finished(asking, question, self._seen(question, sights))
-                        async for piece in _within(clock, pieces):
-                            ticket.heard = True
-                            if piece.usage:
-                                self.gate.answered(ticket, piece.usage.completion_tokens)
-                            yield _exact(piece, vision) if piece.usage and not question.finishing else piece
+                page = sights[0].page if alone(asked) else None
+                try:
+                    async with aclosing(self._one(asked, sights, page, ticket, clock)) as items:
+                        async for item in items:
+                            yield item
+                except OF_A_PAGE as error:
+                    if page is None or isinstance(error, PdfTimeout):  # of which each costs everybody as much
+                        raise
+                    yield Failed(page, error)
+
+    async def _one(
+        self, asked: Request, sights: tuple[Sight, ...], page: PagePlace | None, ticket: Ticket, clock: Deadline
+    ) -> AsyncGenerator[Begun | Piece, None]:
+        """One question, from its prompt to its last piece."""
+        prompt_tokens = await clock.over(self._measure(asked, sights))
+        question = self._bounded(asked, sights, prompt_tokens)
+        vision = sum(sight.tokens for sight in sights)
+        headers = await self.gate.charge(ticket, vision, prompt_tokens - vision)
+        async with self.gate.place(ticket, _cost(question, prompt_tokens)):
+            with self.store.lease() as lease:
+                with _timed("recall"):
+                    images = await clock.over(self.loader.load(sights, lease))
+                for image in images:
+                    metrics.PICTURES_BY_HIT[image.hit].inc()
+                warnings = tuple(warning for image in images for warning in image.warnings)
+                yield Begun(sights, prompt_tokens, warnings, headers, self.units, page)
+                asking = self._asking(question, sights, images)
+                pieces = finished(asking, question, self._seen(question, sights))
+                async for piece in _within(clock, pieces):
+                    ticket.heard = True
+                    if piece.usage:
+                        self.gate.answered(ticket, piece.usage.completion_tokens)
+                    yield _exact(piece, vision) if piece.usage and not question.finishing else piece
 
     def _asking(self, request: Request, sights: Sequence[Sight], images: Sequence[Image]) -> Ask:
         """How the finishing steps get an answer; those of a task may ask twice."""
@@ -114,8 +145,7 @@ class Pipeline:
     def _seen(self, request: Request, sights: Sequence[Sight]) -> Seen:
         if not request.finishing:
             return Seen()
-        frames = tuple(Frame(sight.source_size, sight.size, orientation(sight)) for sight in sights)
-        return Seen(frames, self.units, request.variables)
+        return Seen(tuple(map(_frame, sights)), self.units, request.variables)
 
     async def _measure(self, request: Request, sights: Sequence[Sight]) -> int:
         """Exact tokens of the prompt: the rendered text holds one token for each picture."""
@@ -142,6 +172,12 @@ class Pipeline:
             return request
         limit = min(self.default_max_tokens, self.context - prompt)
         return replace(request, sampling=replace(request.sampling, max_tokens=limit))
+
+
+def _frame(sight: Sight) -> Frame:
+    place = sight.page
+    page = Page(place.box, place.rotate) if place and place.box else None
+    return Frame(sight.source_size, sight.size, orientation(sight), page)
 
 
 def _cost(request: Request, prompt: int) -> int:

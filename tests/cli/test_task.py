@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from PIL import Image
 
-from tests.serving.harness import Service, picture, serving
+from tests.media import pdfs
+from tests.serving.harness import Service, environment, picture, serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +44,9 @@ def file(tmp_path: Path) -> Path:
 
 def twinlens(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "twinlens.cli.main", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False, cwd=folder)
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=100, check=False, cwd=folder, env=environment()
+    )
 
 
 def test_list_show_and_check(file: Path) -> None:
@@ -103,3 +108,39 @@ def test_ask_a_task_of_the_service(service: Service, file: Path) -> None:
     assert (wrong.returncode, "Did you mean “text”" in wrong.stderr) == (1, True)
     assert twinlens("ask", folder=file.parent).returncode == 2
     assert twinlens("ask", "--task", "mine", "--var", "x", folder=file.parent).returncode == 2
+
+
+def test_documents_in_ask_and_try(service: Service, file: Path) -> None:
+    (file.parent / "scan.pdf").write_bytes(pdfs.numbered(3))
+    (file.parent / "secret.pdf").write_bytes(pdfs.encrypted("sesame"))
+    (file.parent / "word").write_text("sesame\n")
+    asking = ("--url", service.url)
+    whole = twinlens("ask", "scan.pdf", "--task", "receipt", *asking, folder=file.parent)
+    assert len(json.loads(whole.stdout)) == 3, whole.stderr
+    streamed = twinlens("ask", "scan.pdf", "--task", "receipt", "--stream", *asking, folder=file.parent)
+    assert json.loads(streamed.stdout) == json.loads(whole.stdout)
+    some = twinlens("ask", "scan.pdf", "--task", "receipt", "--pages", "2-", *asking, folder=file.parent)
+    assert len(json.loads(some.stdout)) == 2
+    assert twinlens("ask", "secret.pdf", "say hello", *asking, folder=file.parent).returncode == 1
+    opened = twinlens("ask", "secret.pdf", "say hello", "--password-file", "word", *asking, folder=file.parent)
+    assert opened.stdout == "hello\n", opened.stderr
+    none = twinlens("ask", "a.png", "say hello", "--pages", "2", *asking, folder=file.parent)
+    assert (none.returncode, "PDF" in none.stderr) == (2, True)
+    tried = twinlens("task", "try", "inspect-defect", "scan.pdf", "--pages", "3", *asking, folder=file.parent)
+    assert tried.returncode == 0, tried.stderr
+    assert tried.stdout.startswith("page 3 of 3;")
+    assert "--- step geometry" in tried.stdout
+
+
+def test_boxes_of_a_tried_page_are_those_of_that_page(service: Service, file: Path) -> None:
+    """The second picture of the file is not of the size of the first, and lies on its side."""
+    frames = [Image.new("RGB", (100, 50)), Image.new("RGB", (40, 80))]
+    out = io.BytesIO()
+    frames[0].save(out, "TIFF", save_all=True, append_images=frames[1:])
+    (file.parent / "two.tiff").write_bytes(out.getvalue())
+    file.write_text(
+        'prompt = "x"\npages = "together"\n[schema]\nproperties = { box = { const = [0, 0, 500, 500] } }\n'
+        'required = ["box"]\n[[steps]]\nuse = "geometry"\nboxes = ["/box"]\npicture = 1\n'
+    )
+    done = twinlens("task", "try", file, "two.tiff", "--url", service.url, folder=file.parent)
+    assert '{"box":[0,0,20,40]}' in done.stdout.replace(".0", ""), done.stdout + done.stderr

@@ -5,11 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.media import pdfs
 from twinlens.core import AnswerFormat
 from twinlens.errors import FinishError
 from twinlens.finish.blackout import blacked_out, boxes_of, without
 from twinlens.finish.redact import Redact
 from twinlens.finish.seam import About, Frame
+from twinlens.media.documents import Documents
+from twinlens.settings import Settings
 
 PLAN = Redact({}, About(AnswerFormat("json_object")))
 FRAME = Frame((100, 200), (56, 112))
@@ -54,3 +57,18 @@ def test_boxes_reach_every_pixel_they_touch_and_no_further_than_the_picture() ->
     assert (done[95:] == 0).all()
     assert (done[10, 10] == 0).all()
     assert (done[20:90] == 255).all()
+
+
+@pytest.mark.parametrize("rotate", [0, 90])
+def test_a_page_of_a_pdf_is_kept_without_what_is_hidden(rotate: int) -> None:
+    data = pdfs.document([b"", pdfs.square(100, 500, 150)], page=b"/Rotate %d" % rotate)
+    with Documents(Settings(page_dpi=100)) as documents:
+        pixels = np.asarray(documents.page(data, 2, "a.pdf"))
+    rows, columns = np.nonzero(pixels[:, :, 0] < 128)
+    height, width = pixels.shape[:2]
+    box = [columns.min() / width, rows.min() / height, (columns.max() + 1) / width, (rows.max() + 1) / height]
+    white = np.full_like(pixels, 255)
+    value = {"phone": "13812345678", "phone_box": [float(1000 * side) for side in box]}
+    done = without(white, value, PLAN, Frame((height, width), (56, 56)), "thousandths")
+    assert (done[rows, columns] == 0).all()
+    assert 0.02 < (done == 0).mean() < 0.2

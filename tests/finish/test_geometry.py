@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
+from tests.media import pdfs
 from twinlens.core import AnswerFormat
 from twinlens.errors import FinishError, InvalidField, TaskError
 from twinlens.finish import boxes
@@ -19,7 +21,11 @@ from twinlens.finish.boxes import Page
 from twinlens.finish.calibration import Calibration, fit
 from twinlens.finish.geometry import Geometry
 from twinlens.finish.seam import About, Draft, Frame, Seen, Units
+from twinlens.media.pdf import Paper, Reader
 from twinlens.model.pictures import PictureRule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 JSON = About(AnswerFormat("json_object"), "steps[0]", frozenset(("calibration",)))
 SIDE = st.integers(8, 5000)
@@ -102,6 +108,59 @@ def test_the_left_upper_corner_of_a_rotated_page_is_where_pdf_says(rotate: Any, 
     page = Page((10, 20, 110, 200), rotate)
     width, height = page.shown
     assert boxes.points((0, 0, 10, 10), (int(height), int(width)), page) == pytest.approx(wanted)
+
+
+@pytest.fixture(scope="module")
+def reader() -> Iterator[Reader]:
+    with contextlib.closing(Reader(30)) as found:
+        yield found
+
+
+@pytest.mark.parametrize("inherited", [False, True])
+@pytest.mark.parametrize("media", [(0, 0, 595, 842), (-300, -200, 295, 642), (1000, 50, 1400, 700)])
+@pytest.mark.parametrize("rotate", [0, 90, 180, 270, -90, 450])
+def test_pdf_05_what_is_drawn_lies_in_points_where_the_file_says(
+    reader: Reader, rotate: int, media: Any, inherited: bool
+) -> None:
+    """A diamond is drawn, found in the pixels, and comes back to its points within half a pixel, crop box or not."""
+    left, lower = media[0] + 130.0, media[1] + 260.0
+    crop = (media[0] + 40, media[1] + 25, media[2] - 60, media[3] - 10)
+    entry = b"/Rotate %d/CropBox[%d %d %d %d]" % (rotate, *crop)
+    # Not a square, which is drawn on whole pixels: a diamond has soft edges, whose weights tell where it lies.
+    corners = ((40, 0), (80, 40), (40, 80), (0, 40))
+    path = b" ".join(b"%g %g %b" % (left + x, lower + y, b"l" if x != 40 or y else b"m") for x, y in corners)
+    content = [path + b" h f"]
+    data = pdfs.document(content, box=media, tree=entry) if inherited else pdfs.document(content, box=media, page=entry)
+    paper = Paper(data, "a.pdf")
+    sheet = reader.page(paper, 1).result()
+    assert (sheet.box, sheet.rotate) == (crop, rotate % 360)
+    size = sheet.pixels(110, 10**9)  # does not divide the page evenly
+    dark = 1 - reader.draw(paper, 1, size).result()[:, :, 0] / 255
+    rows, columns = (np.arange(side) + 0.5 for side in size)
+    x, y = (float(dark.sum(axis) @ middles / dark.sum()) for axis, middles in ((0, columns), (1, rows)))
+    radius = math.sqrt(dark.sum() / 2)
+    box = (x - radius, y - radius, x + radius, y + radius)
+    frame = Frame(size, RULE.target(*size), page=Page(sheet.box, sheet.rotate))
+    wrote = boxes.written(box, frame, "seen")
+    value, _ = run({"box": list(wrote)}, frame, "seen", to="points", decimals=6)
+    half = 0.5 * 72 / 110
+    assert near(value["box"], (left, lower, left + 80, lower + 80), half + 1e-3)
+    back = boxes.rendered(tuple(value["box"]), size, Page(sheet.box, sheet.rotate))
+    assert near(back, box, 0.01)
+
+
+def test_points_are_those_of_a_pdf_and_of_nothing_else() -> None:
+    with pytest.raises(InvalidField, match="PDF"):
+        run({"box": [1, 1, 2, 2]}, Frame((100, 200), (28, 28)), to="points")
+    page = Page((10, 20, 110, 220), 0)
+    beside, _ = run({"box": [0, 0, 500, 500]}, Frame((200, 100), (28, 28), page=page), to="points", pixels_as="px")
+    assert beside == {"box": [10, 120, 60, 220], "px": [0, 0, 50, 100]}
+    outside, _ = run({"box": [1100, 0, 1200, 5]}, Frame((200, 100), (28, 28), page=page), to="points")
+    assert outside == {"box": None}
+    tiny = Page((5, 5, 5.01, 5.01), 270)
+    assert run({"box": [0, 0, 1000, 1000]}, Frame((1, 1), (28, 28), page=tiny), to="points", decimals=3)[0] == {
+        "box": [5, 5, 5.01, 5.01]
+    }
 
 
 def test_img_24_boxes_of_the_resized_picture_lie_where_the_square_is() -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Coroutine, Sequence
 
-    from twinlens.cli.question import Answer, Question
+    from twinlens.cli.question import Answer, Paging, Question
     from twinlens.settings import Settings
 
 Putting: TypeAlias = "Callable[[str, bool, str, Any, float], Coroutine[Any, Any, None]]"
@@ -42,6 +42,7 @@ def add(commands: Any) -> None:
     parser.add_argument("words", metavar="PICTURE ... PROMPT", nargs="*", help="picture files, and the prompt last")
     parser.add_argument("--task", metavar="NAME", help="ask this task of the service instead of a prompt")
     parser.add_argument("--var", metavar="NAME=VALUE", action="append", default=[], help="a variable of the task")
+    paging(parser)
     parser.add_argument("--schema", metavar="FILE", help="JSON schema that the answer has to satisfy")
     parser.add_argument("--stream", action="store_true", help="show the answer as it comes")
     parser.add_argument("--max-tokens", metavar="N", type=int, help="longest answer, in tokens")
@@ -80,8 +81,34 @@ def run(args: argparse.Namespace) -> int:
         args.stream,
         args.task or "",
         variables_of(args.var),
+        paged(args, pictures),
     )
     return asked(args, settings, question, put)
+
+
+def paging(parser: argparse.ArgumentParser) -> None:
+    """The flags that say how documents are used."""
+    parser.add_argument("--pages", metavar="CHOICE", default="", help="pages of a PDF or TIFF, such as 1-3,7 or 5-")
+    parser.add_argument("--password-file", metavar="FILE", help="file with the password of a PDF")
+
+
+def paged(args: argparse.Namespace, pictures: Sequence[str]) -> Paging:
+    """What they say. Raises OperatorError for a password that cannot be read, and for pages that nothing has."""
+    from twinlens.cli.question import Paging, is_document  # noqa: PLC0415
+
+    if (args.pages or args.password_file) and not any(map(is_document, pictures)):
+        raise OperatorError(
+            "--pages and --password-file are for PDF and TIFF files, and none is given.", cure="Leave them out."
+        )
+    return Paging(args.pages, _password_in(args.password_file) if args.password_file else "")
+
+
+def _password_in(name: str) -> str:
+    try:
+        return Path(name).read_text(encoding="utf-8").rstrip("\r\n")
+    except (OSError, UnicodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
+        raise OperatorError(f"The password in {name} cannot be read: {why}.", cure="Check the file.") from error
 
 
 def asked(args: argparse.Namespace, settings: Settings, question: Any, putting: Putting) -> int:

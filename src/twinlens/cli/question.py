@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import sys
 import time
 import unicodedata
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 CONNECT = aiohttp.ClientTimeout(total=10)
 NO_LIMIT = aiohttp.ClientTimeout(total=None, sock_connect=10)  # the service has its own deadline
 POLL_S = 0.2
+HEAD = 1024  # bytes of a file that tell its format
 LONGEST_LINE = 8 << 20  # bytes of one event of a stream
 
 
@@ -45,6 +47,20 @@ class Asks(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Paging:
+    """Which pages of the documents among the pictures are meant, and what opens them."""
+
+    pages: str = ""
+    password: str = field(default="", repr=False)
+
+    def fields(self, path: str) -> dict[str, Any]:
+        """The fields of a part that say so; none for a plain picture, which has no pages."""
+        given = {"pages": self.pages, "password": self.password}
+        wanted = {name: value for name, value in given.items() if value}
+        return wanted if wanted and is_document(path) else {}
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
     """What to ask. `schema` is a JSON schema that the answer has to satisfy."""
 
@@ -55,6 +71,7 @@ class Question:
     stream: bool = False
     task: str = ""  # the task of the service that is asked; then there is no prompt
     variables: Mapping[str, Any] = field(default_factory=dict)
+    paging: Paging = field(default_factory=Paging)
 
     @property
     def path(self) -> str:
@@ -64,11 +81,12 @@ class Question:
     def body(self, model: str) -> dict[str, Any]:
         """As chat completion or task. Reads the pictures; raises OperatorError for one that cannot be read."""
         if self.task:
-            images = [data_uri(path) for path in self.pictures]
+            images = [{"url": data_uri(path), **self.paging.fields(path)} for path in self.pictures]
             asked = {"images": images, "variables": dict(self.variables), "stream": self.stream}
             return asked if self.max_tokens is None else asked | {"max_tokens": self.max_tokens}
         content: list[dict[str, Any]] = [
-            {"type": "image_url", "image_url": {"url": data_uri(path)}} for path in self.pictures
+            {"type": "image_url", "image_url": {"url": data_uri(path)}, **self.paging.fields(path)}
+            for path in self.pictures
         ]
         content.append({"type": "text", "text": self.prompt})
         body: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": content}]}
@@ -90,6 +108,7 @@ class Answer:
     finish_reason: str
     completion_tokens: int
     images: tuple[dict[str, Any], ...] = ()  # what the service says of the pictures
+    paged: bool = False  # it is a list of pages' results, of which more may come
 
 
 class Service:
@@ -152,7 +171,9 @@ class Service:
                 f"{self.url}{question.path}", data=body, headers=headers, timeout=NO_LIMIT
             ) as response:
                 if response.status != 200:
-                    raise self._refusal(response.status, await response.read())
+                    told = await response.read()
+                    _show_finished(told, show)
+                    raise self._refusal(response.status, told)
                 if question.stream:
                     return await _streamed(response, show)
                 return _plain(await response.read(), show)
@@ -187,13 +208,24 @@ async def _streamed(response: aiohttp.ClientResponse, show: Callable[[str], None
 
 
 def _with(answer: Answer, event: dict[str, Any], show: Callable[[str], None]) -> Answer:
+    kind = event.get("object")
+    if kind == "task.page":  # results become one list, as they come
+        text = ("," if answer.paged else "[") + msgspec.json.encode(event.get("result")).decode()
+        show(text)
+        return replace(answer, text=answer.text + text, paged=True)
     if "error" in event:
+        if answer.text:
+            show("]\n" if answer.paged else "\n")
         raise ServerError(harmless(str(event["error"].get("message"))), cure="")
     usage = event.get("usage") or {}
-    if event.get("object") == "task.delta":
+    if kind == "task.delta":
+        if "page" in event:
+            return answer  # its page comes whole
         show(event["text"])
         return replace(answer, text=answer.text + event["text"])
-    if event.get("object") == "task.result":
+    if kind == "task.result":
+        if answer.paged:
+            show("]")
         return _of_task(event, show if not answer.text else _nothing)
     text, reason = answer.text, answer.finish_reason
     for choice in event.get("choices", ()):
@@ -223,6 +255,13 @@ def _of_task(said: dict[str, Any], show: Callable[[str], None]) -> Answer:
     return Answer(text, said["finish_reason"], said["usage"]["completion_tokens"])
 
 
+def _show_finished(body: bytes, show: Callable[[str], None]) -> None:
+    """Show what the pages answered that come with a refusal, null for those that did not."""
+    with contextlib.suppress(msgspec.DecodeError, LookupError, TypeError, AttributeError):
+        pages = msgspec.json.decode(body)["twinlens"]["pages"]
+        show(msgspec.json.encode([page.get("result") for page in pages]).decode() + "\n")
+
+
 def _nothing(text: str) -> None:
     """It has been shown."""
 
@@ -241,6 +280,19 @@ def _reason(body: bytes) -> str:
         return harmless(f"engine {state['engine']}. {state.get('reason', '')}".rstrip())
     except (msgspec.DecodeError, LookupError, TypeError):
         return "not ready"
+
+
+def is_document(path: str) -> bool:
+    """Whether a picture may have pages: a PDF, a TIFF, or an address of which nobody knows."""
+    if path.startswith(("http://", "https://", "data:")):
+        return True
+    from twinlens.media import signature  # noqa: PLC0415 - brings the decoders, which nothing else here needs
+
+    try:
+        with Path(path).open("rb") as file:
+            return signature.sniff(file.read(HEAD)) in ("PDF", "TIFF")
+    except OSError:
+        return False  # whoever reads it says why it cannot be read
 
 
 def data_uri(path: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +15,11 @@ from twinlens.tasks.task import Task, read
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from twinlens.cli.question import Answer
-    from twinlens.finish.seam import Draft, Plan, Seen
+    from twinlens.finish.seam import Draft, Frame, Plan, Seen
+    from twinlens.media.pages import Numbers
     from twinlens.settings import Settings
 
 
@@ -32,6 +33,7 @@ def add(commands: Any) -> None:
     parser.add_argument("action", choices=("list", "show", "check", "try"), help="what to do")
     parser.add_argument("words", metavar="NAME | FILE | PICTURE", nargs="*", help="what to do it with")
     parser.add_argument("--var", metavar="NAME=VALUE", action="append", default=[], help="try: a variable of the task")
+    ask.paging(parser)
     parser.add_argument("--url", help="try: service to ask; default: the one at the configured host and port")
     parser.add_argument("--key-file", metavar="FILE", help="try: file with the API key for the service")
     parser.add_argument("--wait", metavar="S", type=float, default=120.0, help="try: longest wait for the service")
@@ -86,18 +88,36 @@ def _show(task: Task) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class _Picture:
+    """A picture file, or the pages of one that are asked about (none: it is no document)."""
+
+    path: str
+    pages: Numbers = ()
+    password: str = field(default="", repr=False)
+
+    def part(self, sizes: Mapping[str, Any]) -> dict[str, Any]:
+        """As a part of a chat."""
+        from twinlens.cli.question import data_uri  # noqa: PLC0415 - the other actions need no HTTP client
+        from twinlens.media.pages import written  # noqa: PLC0415
+
+        said = {"type": "image_url", "image_url": {"url": data_uri(self.path), **sizes}}
+        if self.pages:
+            said |= {"pages": written(self.pages)}
+        return said | ({"password": self.password} if self.pages and self.password else {})
+
+
+@dataclass(frozen=True, slots=True)
 class _Trial:
     """A task's question as a plain chat completion, which any service answers raw."""
 
     task: Task
     variables: Mapping[str, Any]
-    pictures: tuple[str, ...]
+    pictures: tuple[_Picture, ...]
     stream: bool = False
     path: str = "/v1/chat/completions"
 
     def body(self, model: str) -> dict[str, Any]:
         """See `Question.body`."""
-        from twinlens.cli.question import data_uri  # noqa: PLC0415 - the other actions need no HTTP client
         from twinlens.core import ImagePart  # noqa: PLC0415
 
         rule = self.task.pictures
@@ -106,7 +126,7 @@ class _Trial:
         turns = []
         for turn in self.task.messages(self.variables, len(self.pictures)):
             parts = [
-                {"type": "image_url", "image_url": {"url": data_uri(self.pictures[part.index]), **sizes}}
+                self.pictures[part.index].part(sizes)
                 if isinstance(part, ImagePart)
                 else {"type": "text", "text": part.text}
                 for part in turn.parts
@@ -131,8 +151,29 @@ def _try(args: argparse.Namespace, settings: Settings) -> int:
     for picture in pictures:
         if not Path(picture).is_file():
             raise OperatorError(f"There is no picture {picture}.", cure="Check the path.")
-    trial = _Trial(task, task.filled(ask.variables_of(args.var)), tuple(pictures))
+    trial = _Trial(task, task.filled(ask.variables_of(args.var)), tuple(_pictures(args, settings, task, pictures)))
     return ask.asked(args, settings, trial, _put)
+
+
+def _pictures(args: argparse.Namespace, settings: Settings, task: Task, paths: Sequence[str]) -> Iterator[_Picture]:
+    """The pictures with the pages that the task would ask about; of pages that are asked one by one, the first."""
+    from twinlens.cli.question import is_document  # noqa: PLC0415
+    from twinlens.media import pages  # noqa: PLC0415
+    from twinlens.media.documents import Documents  # noqa: PLC0415
+
+    paging = ask.paged(args, paths)
+    chosen = pages.choice(paging.pages, "--pages") if paging.pages else ()
+    with Documents(settings) as documents:
+        for path in paths:
+            if not is_document(path):
+                yield _Picture(path)
+                continue
+            count = documents.count(Path(path).read_bytes(), path, paging.password)
+            meant = pages.numbers(chosen, count, path, settings.max_pages, task.pages.most)
+            if not task.pages.together and len(paths) == 1 and count > 1:
+                print(f"page {meant[0]} of {count}; each is asked by itself, and --pages N tries another")
+                meant = meant[:1]
+            yield _Picture(path, meant, paging.password)
 
 
 async def _put(url: str, withheld: bool, key: str, trial: _Trial, wait_s: float) -> None:
@@ -179,18 +220,31 @@ def _work(trial: _Trial, answer: Answer) -> None:
 
 
 def _seen(trial: _Trial, answer: Answer) -> Seen:
-    """The frames as the service tells them; how the file is turned is read here."""
-    from twinlens.finish.seam import Frame, Seen  # noqa: PLC0415
-    from twinlens.media import signature  # noqa: PLC0415
-    from twinlens.media.orientation import of_file  # noqa: PLC0415
+    """The frames as the service tells them; how a file is turned is read here."""
+    from twinlens.finish.seam import Seen  # noqa: PLC0415
 
-    frames = []
-    for path, said in zip(trial.pictures, answer.images, strict=False):
-        data = Path(path).read_bytes()
-        turn = of_file(data, signature.sniff(data))
-        frames.append(Frame((said["height"], said["width"]), (said["seen_height"], said["seen_width"]), turn))
+    said = iter(answer.images)
+    frames = [
+        _frame(picture, page, told)
+        for picture in trial.pictures
+        for page, told in zip(picture.pages or (0,), said, strict=False)
+    ]
     units: Any = answer.images[0].get("box_units", "thousandths") if answer.images else "thousandths"
     return Seen(tuple(frames), units, trial.variables)
+
+
+def _frame(picture: _Picture, page: int, said: Mapping[str, Any]) -> Frame:
+    from twinlens.finish.boxes import Page  # noqa: PLC0415
+    from twinlens.finish.seam import Frame  # noqa: PLC0415
+    from twinlens.media import signature  # noqa: PLC0415
+    from twinlens.media.documents import frame_of  # noqa: PLC0415
+    from twinlens.media.orientation import of_file  # noqa: PLC0415
+
+    data = Path(picture.path).read_bytes()
+    name = signature.sniff(data)
+    turn = 1 if name == "PDF" else of_file(data, name, frame_of(data, page) if page else 0)
+    sheet = Page(tuple(said["page_box"]), said["page_rotate"]) if "page_box" in said else None
+    return Frame((said["height"], said["width"]), (said["seen_height"], said["seen_width"]), turn, sheet)
 
 
 def _unseen(text: str) -> None:

@@ -8,7 +8,7 @@ of the upright picture; pixels as they are stored in the file, before its EXIF o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,7 +97,7 @@ class Page:
     """A page of a PDF: its crop box in points (origin left below, y upwards) and its /Rotate, clockwise in degrees."""
 
     crop: Box
-    rotate: Literal[0, 90, 180, 270] = 0
+    rotate: int = 0  # 0, 90, 180 or 270
 
     @property
     def shown(self) -> tuple[float, float]:

@@ -26,13 +26,14 @@ if TYPE_CHECKING:
 class Options(msgspec.Struct, frozen=True):
     """`boxes`: JSON pointers to them. `to`: the frame that is wanted. `picture`: which picture they lie in, from 0.
 
-    `units`: how the model writes boxes; empty: as its family does. `pixels_as`: name of a further key beside each box
-    that holds its pixels of the upright picture. `calibration`: a table, the name of a JSON file beside the task, or
-    `$name` of a variable of type calibration; its machine coordinates go with `to = "machine"`.
+    “points” are those of a PDF page: left, lower, right, upper. `units`: how the model writes boxes; empty: as its
+    family does. `pixels_as`: name of a further key beside each box that holds its pixels of the upright picture.
+    `calibration`: a table, the name of a JSON file beside the task, or `$name` of a variable of type calibration; its
+    machine coordinates go with `to = "machine"`.
     """
 
     boxes: Annotated[tuple[str, ...], Meta(min_length=1, max_length=64)]
-    to: Literal["pixels", "file", "fractions", "machine"] = "pixels"
+    to: Literal["pixels", "file", "fractions", "points", "machine"] = "pixels"
     picture: Annotated[int, Meta(ge=0)] = 0
     units: Literal["", "thousandths", "seen"] = ""
     decimals: Annotated[int, Meta(ge=0, le=9)] = 1
@@ -151,6 +152,13 @@ class GeometryRun:
             return boxes.stored(box, frame)
         if to == "fractions":
             return _fractions(box, frame)
+        if to == "points":
+            if frame.page is None:
+                raise InvalidField(
+                    f"The boxes are wanted in points of a PDF page, and picture {self._plan.chosen.picture} is none.",
+                    cure="Send a PDF, or use a task that answers in pixels.",
+                )
+            return boxes.points(box, frame.size, frame.page)
         if to == "machine" and said:
             return _machine(box, frame, *said, pointer)
         return box

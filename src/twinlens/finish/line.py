@@ -226,11 +226,7 @@ def _again(request: Request, drafts: Mapping[int, Draft], told: str) -> Request:
 def _plus(one: Usage | None, other: Usage | None) -> Usage | None:
     if one is None or other is None:
         return one or other
-    return Usage(
-        one.prompt_tokens + other.prompt_tokens,
-        one.completion_tokens + other.completion_tokens,
-        one.vision_tokens + other.vision_tokens,
-    )
+    return one.plus(other)
 
 
 def _summed(several: Iterable[Mapping[str, int]]) -> dict[str, int]:

@@ -20,13 +20,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 from msgspec import UNSET
 
 from twinlens.core import AnswerFormat, FinishReason
 from twinlens.errors import AnswerError, TaskError
+
+if TYPE_CHECKING:
+    from twinlens.finish.boxes import Page
 
 #: How a model family writes boxes: thousandths of the picture, or pixels of the resized picture that it saw.
 Units: TypeAlias = Literal["thousandths", "seen"]
@@ -54,12 +57,13 @@ class Frame:
     """The frames of one picture: sizes are (height, width) in pixels.
 
     `size` is that of the upright picture, `seen` that which the model saw. `orientation` is the file's EXIF tag
-    (1 to 8): how the stored pixels have to be turned to stand upright.
+    (1 to 8): how the stored pixels have to be turned to stand upright. `page`: of a PDF; None for any other picture.
     """
 
     size: tuple[int, int]
     seen: tuple[int, int]
     orientation: int = 1
+    page: Page | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from twinlens.errors import EngineUnavailable
+from twinlens.errors import EngineUnavailable, TwinlensError
 from twinlens.gateway.wire import (
     AnswerMessage,
     ChatAnswer,
@@ -23,12 +23,13 @@ from twinlens.gateway.wire import (
     StepBody,
     UsageBody,
 )
-from twinlens.pipeline import Begun
+from twinlens.pipeline import Begun, Failed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import Sequence
 
     from twinlens.core import FinishReason, Piece, StepReport, TokenLogprob, Usage
+    from twinlens.pipeline import Item
 
 DONE = b"data: [DONE]\n\n"
 ALIVE = b": waiting\n\n"
@@ -44,6 +45,11 @@ def usage_body(usage: Usage) -> UsageBody:
     )
 
 
+def step_body(report: StepReport) -> StepBody:
+    """A report as clients and the audit trail see it."""
+    return StepBody(step=report.step, changed=report.changed, changes=dict(report.changes))
+
+
 def extras(begun: Begun, reports: Sequence[StepReport] = ()) -> Extras:
     """What the client may want to know about its pictures, and about finishing steps."""
     seen = [
@@ -56,10 +62,12 @@ def extras(begun: Begun, reports: Sequence[StepReport] = ()) -> Extras:
             box_units=begun.units,
             page=sight.page.number if sight.page else msgspec.UNSET,
             pages=sight.page.total if sight.page else msgspec.UNSET,
+            page_box=sight.page.box if sight.page and sight.page.box else msgspec.UNSET,
+            page_rotate=sight.page.rotate if sight.page and sight.page.box else msgspec.UNSET,
         )
         for sight in begun.images
     ]
-    steps = [StepBody(step=one.step, changed=one.changed, changes=dict(one.changes)) for one in reports]
+    steps = [step_body(report) for report in reports]
     return Extras(images=seen, warnings=list(begun.warnings), steps=steps or msgspec.UNSET)
 
 
@@ -123,14 +131,6 @@ class Whole:
         )
 
 
-async def folded(items: AsyncIterator[Begun | Piece], n: int) -> Whole:
-    """All pieces of a request as one answer."""
-    whole = Whole(n)
-    async for item in items:
-        whole.add(item)
-    return whole
-
-
 def joined_calls(deltas: Sequence[dict[str, object]]) -> list[dict[str, object]]:
     """Tool calls put together from their deltas, by OpenAI's rule: same index, arguments appended."""
     calls: dict[object, dict[str, object]] = {}
@@ -149,6 +149,8 @@ def joined_calls(deltas: Sequence[dict[str, object]]) -> list[dict[str, object]]
 class Frames:
     """Makes the frames of one stream. The first chunk of each choice carries the role."""
 
+    done = DONE  # what every stream ends with
+
     def __init__(self, answer_id: str, model: str, *, logprobs: bool, include_usage: bool) -> None:
         self._base = {"id": answer_id, "created": int(time.time()), "model": model}
         self._logprobs = logprobs
@@ -157,19 +159,23 @@ class Frames:
         self._extras: Extras | msgspec.UnsetType = msgspec.UNSET
         self._encoder = msgspec.json.Encoder()
 
-    def of(self, item: Begun | Piece) -> bytes:
+    def of(self, item: Item) -> bytes:
         """The frame of one item; empty when it has none."""
+        if isinstance(item, Failed):
+            raise item.error
         if isinstance(item, Begun):
             self._extras = extras(item)
             return b""
         frames = b"" if item.index < 0 else self._frame(self._chunk(item))
-        if item.usage is not None and self._include_usage:
-            frames += self._frame(Chunk(choices=[], usage=usage_body(item.usage), **self._base))  # type: ignore[arg-type]
-        return frames
+        return frames + self._spent(item.usage) if item.usage is not None else frames
 
-    def error(self, body: dict[str, object]) -> bytes:
+    def end(self) -> bytes:
+        """The frames after the last item, ahead of `done`. May raise an error of the tree, as `of` may."""
+        return b""
+
+    def error(self, error: TwinlensError) -> bytes:
         """The frame of an error: the same body as outside a stream."""
-        return self._frame(body)
+        return self._frame(error.body())
 
     def _chunk(self, piece: Piece) -> Chunk:
         delta = Delta()
@@ -187,6 +193,9 @@ class Frames:
             finish_reason=piece.finish_reason,
             logprobs=_logprobs(piece.logprobs) if self._logprobs and piece.logprobs else None,
         )
+        return self._chunk_of(choice)
+
+    def _chunk_of(self, choice: ChunkChoice) -> Chunk:
         told, self._extras = self._extras, msgspec.UNSET
         return Chunk(
             choices=[choice],
@@ -194,6 +203,12 @@ class Frames:
             twinlens=told,
             **self._base,  # type: ignore[arg-type]
         )
+
+    def _spent(self, usage: Usage) -> bytes:
+        """The frame of the usage, where it is wanted."""
+        if not self._include_usage:
+            return b""
+        return self._frame(Chunk(choices=[], usage=usage_body(usage), **self._base))  # type: ignore[arg-type]
 
     def _frame(self, value: object) -> bytes:
         return b"data: " + self._encoder.encode(value) + b"\n\n"

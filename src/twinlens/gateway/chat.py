@@ -7,15 +7,19 @@ import time
 import uuid
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from twinlens.core import Piece
-from twinlens.gateway.answers import Frames, folded
+from twinlens.core import Piece, Usage
+from twinlens.gateway.answers import Frames, usage_body
+from twinlens.gateway.book import folded
 from twinlens.gateway.front import exchange_of
 from twinlens.gateway.http import STREAM_HEADERS, ClientLeftError, Stream, send_json, unless_left
+from twinlens.gateway.listing import ListFrames, Listing
 from twinlens.gateway.parse import body_of
+from twinlens.gateway.results import result_of
 from twinlens.gateway.wire import ChatBody, InferenceAnswer, InferenceBody
 from twinlens.observe import metrics
 from twinlens.pipeline import Begun
@@ -33,7 +37,7 @@ if TYPE_CHECKING:
     from twinlens.gateway.parse import Parser
     from twinlens.gateway.private import Private
     from twinlens.gateway.tasks import Tasks
-    from twinlens.pipeline import Pipeline
+    from twinlens.pipeline import Item, Pipeline
     from twinlens.tasks.task import Task
 
 
@@ -63,6 +67,17 @@ class Asking:
         body, exchange.ignored = body_of(raw, kind)
         return body, await self.engine.ready()
 
+    def question(self, body: ChatBody, exchange: Exchange, health: Health) -> tuple[Request, Task | None]:
+        """The request, and the task that is named as its model."""
+        task = self.tasks.of_chat(body)
+        if task:
+            body.model = self.parser.served_name
+        request = self.parser.chat(body, exchange.request_id, health.abilities)
+        request = replace(request, caller=exchange.caller)
+        if task:
+            request = self.tasks.question(task, request, health.abilities, None)
+        return self.private.request(request), task
+
     async def run(self, scope: Scope, receive: Receive, work: Coroutine[Any, Any, None]) -> None:
         """Do the work of a request unless the client leaves, or reads so slowly that it holds a place for ever."""
         try:
@@ -73,9 +88,7 @@ class Asking:
                 abort()
             raise ClientLeftError from None
 
-    def answer(
-        self, request: Request, exchange: Exchange, task: Task | None = None
-    ) -> AsyncGenerator[Begun | Piece, None]:
+    def answer(self, request: Request, exchange: Exchange, task: Task | None = None) -> AsyncGenerator[Item, None]:
         """The pipeline's items, counted; those of a task are audited."""
         items = _counted(self.pipeline.answer(request), exchange)
         return self.tasks.audited(items, task, exchange) if task and self.tasks.audit else items
@@ -91,23 +104,11 @@ class Chat:
         """Answer one chat request, plain or as a stream."""
         exchange = exchange_of(scope)
         body, health = await self._asking.read(scope, receive, ChatBody)
-        request, task = self._question(body, exchange, health)
+        request, task = self._asking.question(body, exchange, health)
         include_usage = bool(body.stream_options and body.stream_options.include_usage)
         del body  # megabytes that nobody needs while the answer is made
         work = self._respond(request, exchange, send, task, include_usage=include_usage)
         await self._asking.run(scope, receive, work)
-
-    def _question(self, body: ChatBody, exchange: Exchange, health: Health) -> tuple[Request, Task | None]:
-        """The request, and the task that is named as its model."""
-        asking = self._asking
-        task = asking.tasks.of_chat(body)
-        if task:
-            body.model = asking.parser.served_name
-        request = asking.parser.chat(body, exchange.request_id, health.abilities)
-        request = replace(request, caller=exchange.caller)
-        if task:
-            request = asking.tasks.question(task, request, health.abilities, None)
-        return asking.private.request(request), task
 
     async def _respond(
         self, request: Request, exchange: Exchange, send: Send, task: Task | None, *, include_usage: bool
@@ -115,13 +116,19 @@ class Chat:
         answer_id = f"chatcmpl-{uuid.uuid4().hex}"
         items = self._asking.answer(request, exchange, task)
         logprobs = request.sampling.logprobs
+        read = partial(result_of, task) if task else str
         if request.stream:
-            frames = Frames(answer_id, request.model, logprobs=logprobs, include_usage=include_usage)
+            if request.each_page:
+                deltas = task is not None and task.answer.kind == "text"
+                listing = Listing(read, deltas=deltas)
+                frames: Frames = ListFrames(answer_id, request.model, listing, include_usage=include_usage)
+            else:
+                frames = Frames(answer_id, request.model, logprobs=logprobs, include_usage=include_usage)
             await Stream(send, frames, STREAM_HEADERS).run(items)
             return
         async with aclosing(items):
-            whole = await folded(items, request.sampling.n)
-        await send_json(send, whole.chat(answer_id, request.model, logprobs=logprobs))
+            book = await folded(items, request.sampling.n, read)
+        await send_json(send, book.chat(answer_id, request.model, logprobs=logprobs))
 
 
 class Inference:
@@ -141,21 +148,20 @@ class Inference:
     async def _respond(self, request: Request, exchange: Exchange, send: Send) -> None:
         items = self._asking.answer(request, exchange)
         async with aclosing(items):
-            whole = await folded(items, 1)
-        answer = whole.chat("", request.model, logprobs=False)
-        await send_json(send, InferenceAnswer(text=whole.texts()[0], usage=answer.usage))
+            book = await folded(items, 1)
+        await send_json(send, InferenceAnswer(text=book.whole.texts()[0], usage=usage_body(book.usage)))
 
 
-async def _counted(
-    items: AsyncGenerator[Begun | Piece, None], exchange: Exchange
-) -> AsyncGenerator[Begun | Piece, None]:
+async def _counted(items: AsyncGenerator[Item, None], exchange: Exchange) -> AsyncGenerator[Item, None]:
     """The same items; their numbers go into metrics and the log line."""
     start = time.perf_counter()
     first = True
+    spent = Usage(0, 0, 0)
     async with aclosing(items):
         async for item in items:
             if isinstance(item, Begun):
-                exchange.headers += item.headers
+                names = {name for name, _ in item.headers}  # of the pages of a document the last one counts
+                exchange.headers = [one for one in exchange.headers if one[0] not in names] + list(item.headers)
             elif first:
                 first = False
                 metrics.FIRST_PIECE.observe(time.perf_counter() - start)
@@ -164,7 +170,8 @@ async def _counted(
                 metrics.TOKENS_BY_KIND["prompt"].inc(usage.prompt_tokens - usage.vision_tokens)
                 metrics.TOKENS_BY_KIND["vision"].inc(usage.vision_tokens)
                 metrics.TOKENS_BY_KIND["completion"].inc(usage.completion_tokens)
+                spent = spent.plus(usage)
                 exchange.note = (
-                    f"prompt={usage.prompt_tokens} vision={usage.vision_tokens} completion={usage.completion_tokens}"
+                    f"prompt={spent.prompt_tokens} vision={spent.vision_tokens} completion={spent.completion_tokens}"
                 )
             yield item

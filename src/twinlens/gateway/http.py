@@ -19,7 +19,7 @@ from twinlens.errors import (
     TwinlensError,
     UnsupportedMediaType,
 )
-from twinlens.gateway.answers import ALIVE, DONE
+from twinlens.gateway.answers import ALIVE
 from twinlens.observe import metrics
 
 if TYPE_CHECKING:
@@ -27,9 +27,8 @@ if TYPE_CHECKING:
 
     from starlette.types import Message, Receive, Scope, Send
 
-    from twinlens.core import Piece
     from twinlens.gateway.answers import Frames
-    from twinlens.pipeline import Begun
+    from twinlens.pipeline import Item
 
 log = logging.getLogger("twinlens.gateway")
 
@@ -169,7 +168,7 @@ class Stream:
         self._last = asyncio.get_running_loop().time()
         self._one_at_a_time = asyncio.Lock()
 
-    async def run(self, items: AsyncGenerator[Begun | Piece, None]) -> None:
+    async def run(self, items: AsyncGenerator[Item, None]) -> None:
         """Send all items. Raises the error of a request whose head was not sent; later ones become a frame."""
         alive = asyncio.ensure_future(self._stay_alive())
         try:
@@ -178,13 +177,15 @@ class Stream:
         finally:
             alive.cancel()
             await asyncio.gather(alive, return_exceptions=True)
-        await self._body(DONE, last=True)
+        await self._body(self._frames.done, last=True)
 
-    async def _pump(self, items: AsyncGenerator[Begun | Piece, None]) -> None:
+    async def _pump(self, items: AsyncGenerator[Item, None]) -> None:
         try:
             async for item in items:
                 if frame := self._frames.of(item):
                     await self._body(frame)
+            if frame := self._frames.end():
+                await self._body(frame)
         except Exception as error:
             if not self.started:
                 raise
@@ -193,7 +194,7 @@ class Stream:
                 log.exception("unexpected %s inside a stream", type(error).__name__)
             told = as_error(error)
             metrics.ERRORS.labels(told.code).inc()
-            await self._body(self._frames.error(told.body()))
+            await self._body(self._frames.error(told))
 
     async def _stay_alive(self) -> None:
         """Comments in long silences, so that clients and the proxies between do not give the request up."""

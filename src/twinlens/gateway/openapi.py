@@ -23,6 +23,7 @@ _STRUCTS = (
     wire.TaskBody,
     wire.TaskAnswer,
     wire.TaskDelta,
+    wire.TaskPage,
     wire.TaskList,
     wire.ModelList,
     wire.ModelBody,
@@ -84,7 +85,7 @@ def _paths() -> dict[str, Any]:
     text = {"text/plain": {"schema": {"type": "string"}}}
     page_ = {"text/html": {"schema": {"type": "string"}}}
     stream = {"text/event-stream": {"schema": {"type": "string", "description": "Frames of Chunk, then [DONE]."}}}
-    frames = {"type": "string", "description": "Frames of TaskDelta, then one of TaskAnswer, then [DONE]."}
+    frames = {"type": "string", "description": "Frames of TaskDelta and TaskPage, then one of TaskAnswer, then [DONE]."}
     task_stream = {"text/event-stream": {"schema": frames}}
     body = {"required": True}
     not_ready = {"503": {"description": "It does not, or it is stopping.", "content": _json("Readiness")}}

@@ -141,11 +141,11 @@ def _unknown(data: dict[str, Any], kind: type[msgspec.Struct]) -> list[str]:
     """Names, with their places, of fields that nothing here reads. Runs before the types are checked."""
     found = [name for name in data if name not in kind.__struct_fields__ and name not in HARMLESS | REFUSED]
     for name, inner in _NESTED.items():
-        found += _strange(data.get(name), inner, name)
+        found += strange(data.get(name), inner, name)
     messages = data.get("messages")
     for index, turn in enumerate(messages if isinstance(messages, list) else ()):
         _bound_fields(turn, f"messages[{index}]")
-        found += _strange(turn, MESSAGE, f"messages[{index}]")
+        found += strange(turn, MESSAGE, f"messages[{index}]")
         content = turn.get("content") if isinstance(turn, dict) else None
         for at, part in enumerate(content if isinstance(content, list) else ()):
             found += _unknown_of_part(part, f"messages[{index}].content[{at}]")
@@ -159,13 +159,14 @@ def _unknown_of_part(part: Any, where: str) -> list[str]:
         return []
     _bound_fields(part, where)
     if part.get("type") == "image_url":
-        return [*_strange(part, IMAGE_PART, where), *_strange(part.get("image_url"), IMAGE_URL, f"{where}.image_url")]
+        return [*strange(part, IMAGE_PART, where), *strange(part.get("image_url"), IMAGE_URL, f"{where}.image_url")]
     if part.get("type") == "file":
-        return [*_strange(part, FILE_PART, where), *_strange(part.get("file"), FILE, f"{where}.file")]
-    return _strange(part, TEXT_PART, where) if part.get("type") == "text" else []
+        return [*strange(part, FILE_PART, where), *strange(part.get("file"), FILE, f"{where}.file")]
+    return strange(part, TEXT_PART, where) if part.get("type") == "text" else []
 
 
-def _strange(value: Any, known: frozenset[str], where: str) -> list[str]:
+def strange(value: Any, known: frozenset[str], where: str) -> list[str]:
+    """Names, with their place, of the fields of an object that are not known."""
     return [f"{where}.{name}" for name in value if name not in known] if isinstance(value, dict) else []
 
 
@@ -376,6 +377,7 @@ def _file(body: FilePartBody, where: str) -> ImageRef:
         where=where,
         url=data,
         file_id=file.file_id or "",
+        detail=body.detail or "auto",
         min_pixels=body.min_pixels,
         max_pixels=body.max_pixels,
         **_paged(body, where),

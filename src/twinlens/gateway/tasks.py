@@ -9,34 +9,37 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-import time
 import uuid
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from twinlens.core import AnswerFormat, Piece, Sampling, TextPart
-from twinlens.errors import AuditError, EngineUnavailable, InvalidField, TwinlensError, UnsupportedField
+from twinlens.core import AnswerFormat, Sampling, TextPart
+from twinlens.errors import AuditError, InvalidField, TwinlensError, UnsupportedField
 from twinlens.finish import pointers
-from twinlens.gateway.answers import Frames, Whole, extras, folded, usage_body
+from twinlens.gateway.answers import step_body
+from twinlens.gateway.book import folded
 from twinlens.gateway.front import exchange_of
 from twinlens.gateway.http import STREAM_HEADERS, Stream, as_error, send_json
-from twinlens.gateway.wire import ChatBody, MessageBody, StepBody, TaskAnswer, TaskBody, TaskDelta, TaskItem, TaskList
+from twinlens.gateway.results import TaskFrames, answer_of, result_of
+from twinlens.gateway.wire import ChatBody, MessageBody, TaskBody, TaskItem, TaskList
+from twinlens.pipeline import Begun, Failed
 from twinlens.tasks.shelf import PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator, Sequence
+    from collections.abc import AsyncGenerator, Iterator
 
     from starlette.types import Receive, Scope, Send
 
-    from twinlens.core import Abilities, Request, StepReport
+    from twinlens.core import Abilities, Request
     from twinlens.gateway.chat import Asking
     from twinlens.gateway.front import Exchange
     from twinlens.gateway.wire import TaskImage
     from twinlens.observe.audit import Audit
-    from twinlens.pipeline import Begun
+    from twinlens.pipeline import Item
     from twinlens.tasks.shelf import Shelf
     from twinlens.tasks.task import Task
 
@@ -86,6 +89,7 @@ class Tasks:
             images=tuple(
                 replace(
                     image,
+                    first=task.pages.most,
                     detail=pictures.detail if image.detail == "auto" else image.detail,
                     min_pixels=image.min_pixels or pictures.min_pixels,
                     max_pixels=image.max_pixels or pictures.max_pixels,
@@ -97,48 +101,57 @@ class Tasks:
             answer=task.answer if abilities.json_schema else AnswerFormat(),
             finishing=task.steps,
             variables=filled,
+            each_page=not task.pages.together,
         )
 
     async def audited(
-        self, items: AsyncGenerator[Begun | Piece, None], task: Task, exchange: Exchange
-    ) -> AsyncGenerator[Begun | Piece, None]:
-        """The same items; the audit line is written before the last of them, and when they fail or nobody waits."""
+        self, items: AsyncGenerator[Item, None], task: Task, exchange: Exchange
+    ) -> AsyncGenerator[Item, None]:
+        """The same items; a line is written before the last of each answer, and when it fails or nobody waits.
+
+        Each page of a document that has an answer of its own has a line of its own.
+        """
         texts: list[str] = []
+        page: dict[str, Any] = {}  # that has begun and has no line yet
         try:
             async with aclosing(items):
                 async for item in items:
-                    if isinstance(item, Piece):
+                    if isinstance(item, Begun):
+                        texts, page = [], {"page": item.page.number} if item.page else {}
+                    elif isinstance(item, Failed):
+                        await self._write(task, exchange, outcome=item.error.code, page=item.page.number)
+                        page = {}
+                    else:
                         texts.append(item.text)
                         if item.usage is not None:
-                            await self._write(task, exchange, item.reports, "ok", "".join(texts))
+                            content = {"content": "".join(texts)} if self.audit_content else {}
+                            steps = [step_body(report) for report in item.reports]
+                            await self._write(task, exchange, outcome="ok", steps=steps, **page, **content)
+                            page = {}
                     yield item
         except (asyncio.CancelledError, GeneratorExit):
             try:
-                await asyncio.shield(self._write(task, exchange, (), "left", ""))
+                await asyncio.shield(self._write(task, exchange, outcome="left", **page))
             except AuditError:
                 log.exception("request %s: its client left, without an audit line", exchange.request_id)
             raise
         except Exception as error:
-            await self._write(task, exchange, (), as_error(error).code, "")
+            await self._write(task, exchange, outcome=as_error(error).code, **page)
             raise
 
-    async def _write(
-        self, task: Task, exchange: Exchange, reports: Sequence[StepReport], outcome: str, text: str
-    ) -> None:
+    async def _write(self, task: Task, exchange: Exchange, **said: Any) -> None:
         if self.audit is None:
             return
-        record: dict[str, Any] = {
+        record = {
             "request": exchange.request_id,
             "tenant": exchange.tenant,
             "key": exchange.key_id,
             "task": task.name,
             "version": task.version,
             "weights": self.weights,
-            "outcome": outcome,
-            "steps": [step_body(report) for report in reports],
+            "steps": [],
+            **said,
         }
-        if self.audit_content and text:
-            record["content"] = text
         await asyncio.to_thread(self.audit.write, record)
 
 
@@ -159,11 +172,6 @@ def _merged(asked: Sampling, own: Sampling) -> Sampling:
     plain = Sampling()
     given = {field.name: getattr(asked, field.name) for field in fields(Sampling)}
     return replace(own, **{name: value for name, value in given.items() if value != getattr(plain, name)})
-
-
-def step_body(report: StepReport) -> StepBody:
-    """A report as clients and the audit trail see it."""
-    return StepBody(step=report.step, changed=report.changed, changes=dict(report.changes))
 
 
 class TaskRoute:
@@ -196,8 +204,8 @@ class TaskRoute:
             await Stream(send, frames, STREAM_HEADERS).run(items)
             return
         async with aclosing(items):
-            whole = await folded(items, 1)
-        await send_json(send, answer_of(task, self._asking.parser.served_name, f"task-{uuid.uuid4().hex}", whole))
+            book = await folded(items, 1, partial(result_of, task))
+        await send_json(send, answer_of(task, self._asking.parser.served_name, f"task-{uuid.uuid4().hex}", book))
 
 
 def _chat(body: TaskBody, model: str) -> ChatBody:
@@ -218,9 +226,15 @@ def _picture(image: str | TaskImage, where: str) -> dict[str, Any]:
         return {"type": "image_url", "image_url": image}
     if (image.url is None) == (image.file_id is None):
         raise InvalidField(f"“{where}” needs one of “url” and “file_id”.", param=where)
-    bounds = {"min_pixels": image.min_pixels, "max_pixels": image.max_pixels}
+    bounds: dict[str, Any] = {
+        "min_pixels": image.min_pixels,
+        "max_pixels": image.max_pixels,
+        "pages": image.pages,
+        "password": image.password,
+        "page_text": image.page_text,
+    }
     if image.file_id is not None:
-        return {"type": "file", "file": {"file_id": image.file_id}, **bounds}
+        return {"type": "file", "file": {"file_id": image.file_id}, "detail": image.detail, **bounds}
     return {"type": "image_url", "image_url": {"url": image.url, "detail": image.detail}, **bounds}
 
 
@@ -233,62 +247,6 @@ def _images_named() -> Iterator[None]:
         error.param = _PART.sub(r"images[\1]", error.param) if error.param else error.param
         error.message = _PART.sub(r"images[\1]", error.message)
         raise
-
-
-class TaskFrames(Frames):
-    """Makes the frames of one stream: text as it comes where that can be, then the whole result."""
-
-    def __init__(self, task: Task, model: str, *, deltas: bool) -> None:
-        self._id = f"task-{uuid.uuid4().hex}"
-        super().__init__(self._id, model, logprobs=False, include_usage=False)
-        self._task = task
-        self._model = model
-        self._deltas = deltas
-        self._whole = Whole(1)
-
-    def of(self, item: Begun | Piece) -> bytes:
-        """The frame of one item; empty when it has none."""
-        self._whole.add(item)
-        if not isinstance(item, Piece):
-            return b""
-        if item.usage is not None:
-            return self._frame(answer_of(self._task, self._model, self._id, self._whole))
-        return self._frame(TaskDelta(id=self._id, text=item.text)) if self._deltas and item.text else b""
-
-
-def answer_of(task: Task, model: str, answer_id: str, whole: Whole) -> TaskAnswer:
-    """The answer. Raises EngineUnavailable when the engine left it unfinished."""
-    reason = whole.reasons[0]
-    if whole.usage is None or whole.begun is None or reason is None:
-        raise EngineUnavailable("The engine ended without finishing its answer.", retry_after=2)
-    said = extras(whole.begun)
-    text = whole.texts()[0]
-    warnings = list(said.warnings)
-    if reason == "length":
-        warnings.append("The answer was cut at the token limit.")
-    return TaskAnswer(
-        id=answer_id,
-        created=int(time.time()),
-        task=task.name,
-        version=task.version,
-        model=model,
-        result=result_of(task, text),
-        finish_reason=reason,
-        usage=usage_body(whole.usage),
-        warnings=warnings,
-        images=said.images,
-        steps=[step_body(report) for report in whole.reports],
-    )
-
-
-def result_of(task: Task, text: str) -> Any:
-    """The result of a finished answer: JSON where the task makes some, else its text."""
-    if task.answer.kind == "text":
-        return text
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return text  # a template that writes text
 
 
 class TaskCatalogue:

@@ -113,6 +113,7 @@ class FilePartBody(PageFields, kw_only=True, tag_field="type", tag="file"):
     """A picture or document inside a message, as a file; the bounds as for `image_url`."""
 
     file: FileRef
+    detail: Literal["auto", "low", "high"] | None = None
     min_pixels: Count | None = None
     max_pixels: Count | None = None
 
@@ -206,7 +207,8 @@ class SeenImage(msgspec.Struct, kw_only=True):
     """One picture, upright, and as the model saw it, in pixels.
 
     `box_units`: what the model writes boxes in: “thousandths” of the picture, or pixels of what it has “seen”. `page`
-    and `pages` (of how many) only where it is a page of a document.
+    and `pages` (of how many) only where it is a page of a document. `page_box` and `page_rotate` only of a PDF's: what
+    is shown of the page, (left, lower, right, upper) in points, and how it is turned for that, clockwise in degrees.
     """
 
     width: int
@@ -217,6 +219,8 @@ class SeenImage(msgspec.Struct, kw_only=True):
     box_units: Literal["thousandths", "seen"] = "thousandths"
     page: int | UnsetType = UNSET
     pages: int | UnsetType = UNSET
+    page_box: tuple[float, float, float, float] | UnsetType = UNSET
+    page_rotate: int | UnsetType = UNSET
 
 
 class StepBody(msgspec.Struct, kw_only=True):
@@ -227,12 +231,38 @@ class StepBody(msgspec.Struct, kw_only=True):
     changes: dict[str, int] = {}
 
 
+class ErrorDetail(msgspec.Struct, kw_only=True):
+    """An error in OpenAI's shape."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class PageBody(msgspec.Struct, kw_only=True):
+    """What became of one page of a document, where a task asks its pages one by one: an answer, or an error."""
+
+    page: int
+    pages: int  # of the document
+    finish_reason: Literal["stop", "length", "tool_calls", "content_filter"] | UnsetType = UNSET
+    usage: UsageBody | UnsetType = UNSET
+    steps: list[StepBody] = []
+    result: Any = UNSET  # only where it stands nowhere else: in the frames of a stream, and beside an error
+    error: ErrorDetail | UnsetType = UNSET
+    raw_answer: str | UnsetType = UNSET  # of an answer that did not fit; cleaned by the task's redaction
+
+
 class Extras(msgspec.Struct, kw_only=True):
-    """What Twinlens says beyond OpenAI's fields. `steps` only where a task has finishing steps."""
+    """What Twinlens says beyond OpenAI's fields.
+
+    `steps` only where a task has finishing steps, `pages` only where it asks the pages of a document one by one.
+    """
 
     images: list[SeenImage] = []
     warnings: list[str] = []
     steps: list[StepBody] | UnsetType = UNSET
+    pages: list[PageBody] | UnsetType = UNSET
 
 
 class LogprobBody(msgspec.Struct, kw_only=True):
@@ -317,8 +347,8 @@ class InferenceAnswer(msgspec.Struct, kw_only=True):
     usage: UsageBody
 
 
-class TaskImage(msgspec.Struct, kw_only=True):
-    """A picture of a task: exactly one of `url`, as in a chat, and `file_id`, of a file uploaded before."""
+class TaskImage(PageFields, kw_only=True):
+    """A picture or document of a task: exactly one of `url`, as in a chat, and `file_id`, of a file uploaded before."""
 
     url: str | None = None
     file_id: Annotated[str, Meta(min_length=1, max_length=128)] | None = None
@@ -342,7 +372,10 @@ class TaskBody(msgspec.Struct, kw_only=True):
 
 
 class TaskAnswer(msgspec.Struct, kw_only=True):
-    """Answer of POST /v1/tasks/{name}; also the last frame of its stream. `version` is the digest of the task file."""
+    """Answer of POST /v1/tasks/{name}; also the last frame of its stream. `version` is the digest of the task file.
+
+    Where the pages of a document were asked one by one, `result` is the list of their results, and `pages` says more.
+    """
 
     id: str
     object: Literal["task.result"] = "task.result"
@@ -356,14 +389,23 @@ class TaskAnswer(msgspec.Struct, kw_only=True):
     warnings: list[str] = []
     images: list[SeenImage] = []
     steps: list[StepBody] = []
+    pages: list[PageBody] | UnsetType = UNSET
 
 
 class TaskDelta(msgspec.Struct, kw_only=True):
-    """A frame of a stream of a task that answers with text."""
+    """A frame of a stream of a task that answers with text; of which page, where pages are asked one by one."""
 
     id: str
     object: Literal["task.delta"] = "task.delta"
     text: str
+    page: int | UnsetType = UNSET
+
+
+class TaskPage(PageBody, kw_only=True):
+    """A frame of a stream: one page of a document is done."""
+
+    id: str
+    object: Literal["task.page"] = "task.page"
 
 
 class TaskItem(msgspec.Struct, kw_only=True):
@@ -436,15 +478,6 @@ class FileDeleted(msgspec.Struct, kw_only=True):
     id: str
     object: Literal["file"] = "file"
     deleted: Literal[True] = True
-
-
-class ErrorDetail(msgspec.Struct, kw_only=True):
-    """An error in OpenAI's shape."""
-
-    message: str
-    type: str
-    param: str | None
-    code: str | None
 
 
 class ErrorBody(msgspec.Struct, kw_only=True):

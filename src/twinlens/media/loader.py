@@ -234,9 +234,10 @@ class Loader:
         digest = blake3(one.data).digest()
         found = []
         for frame, place in chosen:
-            header = decode.look(one.data, ref.where, self._most_pixels, frame)
-            key = _Key(digest, str(frame), decode.recipe(header.format, profiles=self._profiles))
-            found.append(replace(self._seen(one.at, ref, one.data, header, key), page=place))
+            with _on_page(place):
+                header = decode.look(one.data, ref.where, self._most_pixels, frame)
+                key = _Key(digest, str(frame), decode.recipe(header.format, profiles=self._profiles))
+                found.append(replace(self._seen(one.at, ref, one.data, header, key), page=place))
         said = leaves.unused(len(found), ref.where, chosen[0][1].total)
         return [replace(found[0], warnings=(*said, *found[0].warnings)), *found[1:]]
 
@@ -246,7 +247,8 @@ class Loader:
         for leaf in found:
             key = _Key(digest, f"page {leaf.place.number}", pdf.RECIPE)
             header = decode.Header("PDF", leaf.size, leaf.warnings)
-            sights.append(replace(self._seen(one.at, ref, one.data, header, key), page=leaf.place))
+            with _on_page(leaf.place):
+                sights.append(replace(self._seen(one.at, ref, one.data, header, key), page=leaf.place))
         return sights
 
     def _seen(self, at: int, ref: ImageRef, data: bytes, header: decode.Header, key: _Key) -> Sight:
@@ -314,6 +316,16 @@ def _placed(where: str) -> Iterator[None]:
         yield
     except InvalidRequest as error:
         error.param = error.param or where
+        raise
+
+
+@contextlib.contextmanager
+def _on_page(place: PagePlace) -> Iterator[None]:
+    """Errors of a page say which one it is."""
+    try:
+        yield
+    except ImageError as error:
+        error.message = f"Page {place.number} of {place.total}: {error.message}"
         raise
 
 

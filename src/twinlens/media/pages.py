@@ -29,6 +29,17 @@ def choice(text: str, param: str) -> Choice:
     return tuple(ranges)
 
 
+def written(chosen: Numbers) -> str:
+    """The choice that means exactly these pages."""
+    runs: list[list[int]] = []
+    for number in chosen:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    return ",".join("-".join(map(str, run)) for run in runs)
+
+
 def numbers(chosen: Choice, count: int, where: str, most: int, first: int | None = None) -> Numbers:
     """The pages that are meant, each once, of a document with `count`: all where none are chosen; at most `first`.
 

@@ -33,6 +33,14 @@ def questions(request: Request, sights: tuple[Sight, ...]) -> Iterator[tuple[Req
         yield spread(request, (sight,)), (sight,)
 
 
+def alone(question: Request) -> bool:
+    """Whether a question is about one page of a document, and gives one of several answers.
+
+    So it is with the only page of a PDF too: the form of an answer must not hang on how many pages a client has.
+    """
+    return question.each_page and len(question.images) == 1
+
+
 def spread(request: Request, sights: tuple[Sight, ...]) -> Request:
     """The request with a picture for each sight where its document stood, and behind it the text of the page."""
     if len(sights) == len(request.images) and not any(sight.page and sight.page.text for sight in sights):
