@@ -226,7 +226,7 @@ STAGES: Final[dict[str, tuple[dict[str, float], dict[str, float]]]] = {
     ),
     # For training on: large pages as often as the held-out set has them, and mostly to be read.
     "documents": (
-        {"small": 0.12, "medium": 0.33, "large": 0.4, "huge": 0.15},
+        {"small": 0.1, "medium": 0.28, "large": 0.42, "huge": 0.2},
         {
             "read": 2,
             "random": 0.7,
@@ -438,7 +438,7 @@ def make_batch(
             noise = rng.random() < 0.45
             # JPEG alone: the rest of the wear is cheap on the GPU and dear here.
             parts = WEAR if held else ("jpeg",) if rng.random() < 0.5 else ()
-            drawn.append(picture(rng, skill, width, height, held, noise, rng.random() < 0.33, parts, held))
+            drawn.append(picture(rng, skill, width, height, held, noise, rng.random() < 0.4, parts, held))
         made = []
         for _ in range(packs):
             conversation = converse(rng, drawn, held, rng.choice([3, 4, 5, 6] if held else [4, 6, 8, 10]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,7 +15,7 @@ from demo_model.sample import Number, Turn, compact, schema_of, written
 from demo_model.words import FIELDS, Field, Values, wording
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from random import Random
 
     from PIL import Image, ImageDraw
@@ -143,6 +144,10 @@ def draw_value(rng: Random, values: Values, field: Field, chinese: bool) -> str:
             return drawn
 
 
+#: What stands between label and value in training's "filled" rows; dots ("leader") are kept for evaluation.
+FILLERS: Final = ("-", "- ", "_", "_ ", "=", "~", "* ", "+ ", "/", "> ", "|", "x ", "-=", "<>")
+
+
 class Flow:
     """Rows of label and value, one under another, inside a column of the page."""
 
@@ -170,6 +175,7 @@ class Flow:
         self.split = rng.uniform(0.36, 0.5)
         self.colon = rng.choice([":", ":", "", " :"]) if arrangement != "colon" else rng.choice([": ", ":", " : "])
         self.shade = rng.random() < 0.4
+        self.filler = rng.choice(FILLERS) if arrangement == "filled" else "."
         self.count = 0
         self.rows: list[tuple[str, ...]] = []
 
@@ -218,9 +224,9 @@ class Flow:
         elif self.shade and self.count % 2:
             self.draw.rectangle((left - 3, self.top - 1, right + 2, self.top + self.step - 2), fill=(222, 226, 230))
         self.draw.text((left, self.top), label + self.colon, self.colour, name)
-        if self.arrangement == "leader":
-            dots = "." * max(0, int((spot - left - long_label - gap) / max(1.0, name.getlength("."))) - 1)
-            self.draw.text((left + long_label + gap / 2, self.top), dots, self.colour, name)
+        if self.arrangement in ("leader", "filled"):
+            count = max(0, int((spot - left - long_label - gap) / max(1.0, name.getlength(self.filler))) - 1)
+            self.draw.text((left + long_label + gap / 2, self.top), self.filler * count, self.colour, name)
         self.draw.text((spot, self.top), value, self.colour, said)
         self.top += self.step
         self.count += 1
@@ -263,7 +269,7 @@ TITLES: Final = {
     "card": ("IDENTITY CARD|ID CARD|Member card|Staff card", "证件|会员卡|工作证"),
     "tag": ("SALE|PRICE|Offer", "特价|价签"),
 }
-TRAIN_ARRANGEMENTS: Final = ("colon", "colon", "justify", "stacked", "columns", "columns", "table")
+TRAIN_ARRANGEMENTS: Final = ("colon", "colon", "justify", "stacked", "columns", "columns", "table", "filled", "filled")
 HELD_ARRANGEMENTS: Final = ("leader", "boxed", "justify", "columns", "colon")
 
 
@@ -553,12 +559,36 @@ def loose(rng: Random, values: Values) -> str:
     return values.random_string_zh()
 
 
+#: Words that only held-out clauses have; training's are never made into one of them.
+KEPT_WORDS: Final = frozenset(re.findall(r"[a-z]+", " ".join(CLAUSES[1]).lower())) - frozenset(
+    re.findall(r"[a-z]+", " ".join((*CLAUSES[0], *SALAD)).lower())
+)
+ENDINGS: Final = ("s", "d", "ed", "ing", "er", "al", "ly", "es", "t", "n")
+
+
+def some_word(rng: Random, values: Values) -> str:
+    """A word of training's clauses: known, known with another ending, or without sense."""
+    form = rng.random()
+    if form < 0.5:
+        return rng.choice(SALAD)
+    if form < 0.85:
+        while True:
+            word = rng.choice(SALAD)
+            made = word[: rng.randint(2, len(word))] + rng.choice(ENDINGS) if form < 0.72 else values.word().lower()
+            if made not in KEPT_WORDS:
+                return made
+    return values.word()
+
+
 def shaken(rng: Random, values: Values, text: str, chinese: bool) -> str:
-    """A clause with some words (in Chinese: characters) exchanged, left out or put in: it cannot be guessed, only read."""
-    pieces = list(text) if chinese else text.split(" ")
+    """A clause, or the form of one, with some words (in Chinese: characters) exchanged, left out or put in.
+
+    It cannot be guessed, only read.
+    """
+    pieces = re.findall(r"\{\w\}|.", text) if chinese else text.split(" ")
     for _ in range(rng.randint(1, max(2, len(pieces) // 4))):
         place = rng.randrange(len(pieces))
-        new = rng.choice(words.ZH_ALPHABET) if chinese else rng.choice(SALAD) if rng.random() < 0.7 else values.word()
+        new = rng.choice(words.ZH_ALPHABET) if chinese else some_word(rng, values)
         change = rng.random()
         if change < 0.5 or len(pieces) < 4:
             pieces[place] = new
@@ -569,21 +599,8 @@ def shaken(rng: Random, values: Values, text: str, chinese: bool) -> str:
     return ("" if chinese else " ").join(pieces)
 
 
-def clause_text(rng: Random, values: Values, chinese: bool) -> str:
-    if not chinese and rng.random() < (0.35 if values.held else 0.6):
-        line = " ".join(rng.choice(SALAD) if rng.random() < 0.85 else values.word() for _ in range(rng.randint(5, 10)))
-        if not values.held and rng.random() < 0.4:
-            line += rng.choice(
-                [f" {values.date()}", f" {values.money(9000)}", f" {values.person()}", f" {values.company()}"]
-            )
-        return line[0].upper() + line[1:] + "."
-    if chinese and not values.held and rng.random() < 0.55:
-        size = rng.randint(3, 7)
-        line = "".join(rng.choice(SALAD_ZH) if rng.random() < 0.75 else loose(rng, values) for _ in range(size))
-        return line + "。"
-    side = 1 if values.held else 0
-    form = rng.choice(CLAUSES_ZH[side] if chinese else CLAUSES[side])
-    text = form.format(
+def filled(rng: Random, values: Values, form: str, chinese: bool) -> str:
+    return form.format(
         m=values.money(9000),
         n=rng.randint(2, 90),
         d=values.date(),
@@ -591,7 +608,43 @@ def clause_text(rng: Random, values: Values, chinese: bool) -> str:
         o=values.company_zh() if chinese else values.company(),
         c=rng.choice(words.COUNTRIES),
     )
-    return shaken(rng, values, text, chinese) if not values.held and rng.random() < 0.5 else text
+
+
+def clause_text(rng: Random, values: Values, chinese: bool) -> str:
+    held = values.held
+    if not chinese and rng.random() < (0.35 if held else 0.6):
+        count = rng.randint(5, 10)
+        if held:
+            line = " ".join(rng.choice(SALAD) if rng.random() < 0.85 else values.word() for _ in range(count))
+        else:
+            line = " ".join(some_word(rng, values) for _ in range(count))
+            if rng.random() < 0.4:
+                line += " " + rng.choice([values.date, lambda: values.money(9000), values.person, values.company])()
+        return line[0].upper() + line[1:] + "."
+    if chinese and not held and rng.random() < 0.55:
+        return (
+            "".join(
+                rng.choice(SALAD_ZH) if rng.random() < 0.65 else loose(rng, values) for _ in range(rng.randint(3, 7))
+            )
+            + "。"
+        )
+    side = 1 if held else 0
+    text = filled(rng, values, rng.choice(CLAUSES_ZH[side] if chinese else CLAUSES[side]), chinese)
+    return shaken(rng, values, text, chinese) if not held and rng.random() < 0.65 else text
+
+
+def clause_texts(rng: Random, values: Values, chinese: bool) -> Callable[[], str]:
+    """What draws the sentences of one page. Many pages of training say the same again and again with other values, so
+    that the place has to be kept, not only the words before."""
+
+    def any_text() -> str:
+        return clause_text(rng, values, chinese)
+
+    if values.held or rng.random() < 0.5:
+        return any_text
+    forms = [rng.choice(CLAUSES_ZH[0] if chinese else CLAUSES[0]) for _ in range(rng.randint(1, 4))]
+    forms = [shaken(rng, values, form, chinese) if rng.random() < 0.7 else form for form in forms]
+    return lambda: filled(rng, values, rng.choice(forms), chinese) if rng.random() < 0.8 else any_text()
 
 
 def wrap(text: str, face: Font, room: float, chinese: bool) -> list[str]:
@@ -624,10 +677,11 @@ def contract(
         draw.text(((width - head.getlength(title)) / 2, top), title, colour, head)
         top += head.size * 1.6
     numbered = rng.choice(["", "{n}. ", "{n}) "]) if not values.held else rng.choice(["", "§{n} ", "{n}. "])
+    sentence = clause_texts(rng, values, chinese)
     clauses: list[dict[str, str]] = []
     for pair in rng.sample(HEADINGS, rng.randint(2, 6)):
         heading = pair[1] if chinese else pair[0]
-        text = ("" if chinese else " ").join(clause_text(rng, values, chinese) for _ in range(rng.choice([1, 1, 2])))
+        text = ("" if chinese else " ").join(sentence() for _ in range(rng.choice([1, 1, 2])))
         lines = wrap(text, body, width - 2 * margin - 4, chinese)
         if (
             top + head.size * 1.4 + len(lines) * size * 1.3 > height

@@ -65,6 +65,11 @@ FACES: Final = (
     Face("Inconsolata", "fonts-inconsolata", "Inconsolata.otf", _OFL),
     Face("Mplus1", "fonts-mplus", "Mplus1-Regular.otf", _OFL),
     Face("AnonymousPro", "fonts-anonymous-pro", "Anonymous Pro.ttf", _OFL),
+    Face("Hack", "fonts-hack", "Hack-Regular.ttf", "MIT and Bitstream Vera"),
+    Face("LinLibertine", "fonts-linuxlibertine", "LinLibertine_R.otf", _OFL),
+    Face("LinLibertine-Bold", "fonts-linuxlibertine", "LinLibertine_RB.otf", _OFL),
+    Face("LinBiolinum", "fonts-linuxlibertine", "LinBiolinum_R.otf", _OFL),
+    Face("Comfortaa", "fonts-comfortaa", "Comfortaa-Regular.ttf", _OFL),
     Face("CourierPrime", "fonts-courier-prime", "Courier Prime.otf", _OFL, held=True),
     Face("Cabin", "fonts-cabin", "Cabin-Regular.otf", _OFL, held=True),
     Face("Caladea", "fonts-crosextra-caladea", "Caladea-Regular.ttf", _APACHE, held=True),
@@ -76,8 +81,10 @@ FACES: Final = (
     Face("NotoSerifCJK", "fonts-noto-cjk", "NotoSerifCJK-Regular.ttc", _OFL, chinese=True, index=2),
     Face("ZenHei", "fonts-wqy-zenhei", "wqy-zenhei.ttc", _GPL, chinese=True),
     Face("UMing", "fonts-arphic-uming", "uming.ttc", "Arphic Public License", chinese=True),
-    Face("DroidFallback", "fonts-droid-fallback", "DroidSansFallback.ttf", _APACHE, chinese=True),
+    Face("GBSong", "fonts-arphic-gbsn00lp", "gbsn00lp.ttf", "Arphic Public License", chinese=True),
     Face("WenKai", "fonts-lxgw-wenkai", "LXGWWenKai-Regular.ttf", _OFL, chinese=True),
+    Face("WenKai-Light", "fonts-lxgw-wenkai", "LXGWWenKai-Light.ttf", _OFL, chinese=True),
+    Face("WenKai-Bold", "fonts-lxgw-wenkai", "LXGWWenKai-Bold.ttf", _OFL, chinese=True),
     Face("MicroHei", "fonts-wqy-microhei", "wqy-microhei.ttc", _GPL, chinese=True, held=True),
     Face("NotoSerifCJK-Bold", "fonts-noto-cjk", "NotoSerifCJK-Bold.ttc", _OFL, chinese=True, held=True, index=2),
     Face("UKai", "fonts-arphic-ukai", "ukai.ttc", "Arphic Public License", chinese=True, held=True),
@@ -115,6 +122,9 @@ def build(out: Path, source: Path | None = None) -> None:
                 raise SystemExit(f"{face.package} has no {face.file}")
             options = subset.Options(hinting=False, layout_features=[], drop_tables=["GSUB", "GPOS", "GDEF", "kern"])
             font = TTFont(path, fontNumber=face.index, lazy=True)
+            missing = [char for char in map(chr, range(33, 127)) if ord(char) not in font.getBestCmap()]
+            if missing:  # would be drawn as nothing, while the answers name it: a lesson in making things up
+                raise SystemExit(f"{face.file} cannot draw {''.join(missing)}")
             cutter = subset.Subsetter(options)
             cutter.populate(text=characters())
             cutter.subset(font)

@@ -40,6 +40,8 @@ from demo_model.model import DemoModel, initial
 SLOT_BYTES: Final = (data.COST // 5 + 1400) * FACTOR * FACTOR * 3
 #: Pixels of a picture from which on two conversations share one look at it.
 SHARED_LOOK: Final = 40 * FACTOR * FACTOR
+#: What the allocator starts with on the GPU; a run needed up to 32 GB.
+RESERVED_BYTES: Final = 48 << 30
 STAGE_ENDS: Final = (("lines", 0.05), ("mixed", 0.35), ("pages", 1.01))
 
 
@@ -73,7 +75,7 @@ class Workers:
         from demo_model import tokenizer as tokenizers
 
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
-        os.nice(2)
+        os.nice(10)  # drawing is ahead anyway; what launches the GPU's work must not wait
         encoder = data.Encoder(tokenizers.load(tokenizer))
         number = 0
         while True:
@@ -105,7 +107,7 @@ class Loaded:
     """A batch on the device. A pack holds the arrays of `data.pack`."""
 
     pixels: Tensor
-    noisy: Tensor
+    noisy: Tensor  # in main memory, as `tilted`: choosing pictures there lets the GPU run on
     tilted: Tensor
     packs: list[dict[str, Tensor]]
     used: int = 0
@@ -177,7 +179,7 @@ class Loader:
         pinned: Tensor | None,
     ) -> Loaded:
         moved = [{name: self._to(array) for name, array in each.items()} for each in packs]
-        return Loaded(self._to(pixels, pinned), self._to(noisy), self._to(tilted), moved)
+        return Loaded(self._to(pixels, pinned), torch.from_numpy(noisy), torch.from_numpy(tilted), moved)
 
     def next(self) -> tuple[Loaded, list[dict[str, Tensor]]]:
         """A batch and the packs to learn from: where looking costs most, all that share the look."""
@@ -200,16 +202,21 @@ class Loader:
 
 # ---- wear on the device -------------------------------------------------------------------------------------------
 def worn(pixels: Tensor, noisy: Tensor, tilted: Tensor, generator: torch.Generator) -> Tensor:
-    """What `canvas.wear` and `canvas.skew` do, for a whole batch: (pictures, height, width, 3) in 0..255, as float."""
+    """What `canvas.wear` and `canvas.skew` do, for a whole batch: (pictures, height, width, 3) in 0..255, as float.
+
+    `noisy` and `tilted` are in main memory.
+    """
     device = pixels.device
 
     def uniform(*shape: int) -> Tensor:
         return torch.rand(shape, generator=generator, device=device)
 
+    def places(mask: Tensor) -> Tensor:
+        return mask.nonzero()[:, 0].to(device, non_blocking=True)
+
     out = pixels.float()
     count, height, width, _ = out.shape
-    some = tilted & (uniform(count) < 0.4)
-    chosen = some.nonzero()[:, 0]
+    chosen = places(tilted & (torch.rand(count) < 0.4))
     if len(chosen):
         x = out[chosen].permute(0, 3, 1, 2)
         angle = (uniform(len(chosen)) * 2 - 1) * math.radians(2.2)
@@ -225,7 +232,7 @@ def worn(pixels: Tensor, noisy: Tensor, tilted: Tensor, generator: torch.Generat
             align_corners=False,
         )
         out[chosen] = x.permute(0, 2, 3, 1)
-    chosen = noisy.nonzero()[:, 0]
+    chosen = places(noisy)
     if len(chosen):
         x = out[chosen].permute(0, 3, 1, 2)
         n = len(chosen)
@@ -385,7 +392,12 @@ def main() -> None:
 
     cuda = torch.cuda.is_available()
     device = torch.device("cuda:0" if cuda else "cpu")
-    if not cuda:
+    if cuda:
+        # cuDNN plans its attention anew for every shape, and here nearly every batch has one of its own.
+        torch.backends.cuda.enable_cudnn_sdp(False)
+        # Given back at once to the allocator, which then cuts every size from it instead of asking the driver.
+        torch.empty(RESERVED_BYTES, dtype=torch.uint8, device=device)
+    else:
         torch.set_num_threads(1)
     torch.manual_seed(options.seed)
     state: dict[str, Any] = {}

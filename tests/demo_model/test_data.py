@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from random import Random
 from typing import Any
 
 import jsonschema_rs
 import pytest
 
-from demo_model import data, evaluate, wordings, words
+from demo_model import data, documents, evaluate, wordings, words
 from demo_model.architecture import FACTOR, MAX_PIXELS, MIN_PIXELS
 from demo_model.fonts import FACES
 
@@ -48,6 +49,22 @@ def test_values_belong_to_one_side() -> None:
             for name in names:
                 value = values.digits(6, 9) if name == "digits" else getattr(values, name)()
                 assert len(value) < 4 or words.is_held(value) == held
+
+
+@pytest.mark.parametrize("chinese", [False, True])
+def test_clauses_of_training_are_never_those_of_evaluation(chinese: bool) -> None:
+    forms = (documents.CLAUSES_ZH if chinese else documents.CLAUSES)[1]
+    held = [re.compile(re.sub(r"\\{\w\\}", ".+", re.escape(form))) for form in forms]
+    repeated = 0
+    for seed in range(150):
+        rng = Random(seed)
+        text = documents.clause_texts(rng, words.Values(rng, held=False), chinese)
+        page = [text() for _ in range(6)]
+        repeated += len({line[: 2 if chinese else 6] for line in page}) <= 3
+        for line in page:
+            assert not any(form.fullmatch(line) for form in held), line
+            assert not documents.KEPT_WORDS & set(re.findall(r"[a-z]+", line.lower())), line
+    assert 25 < repeated < 120  # pages that say the same again with other values, and pages that do not
 
 
 def test_wordings_and_fonts_are_disjoint() -> None:
