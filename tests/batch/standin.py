@@ -70,7 +70,8 @@ class StandIn:
 
     def sent(self) -> list[bytes]:
         """The picture of every request, in the order in which they came."""
-        return [base64.b64decode(body["images"][0]) for body in self.bodies]
+        images = [body["images"][0] for body in self.bodies]
+        return [base64.b64decode(one if isinstance(one, str) else one["url"]) for one in images]
 
     async def readyz(self, _: web.Request) -> web.Response:
         """GET /readyz."""

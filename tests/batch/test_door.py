@@ -88,3 +88,17 @@ def test_a_cut_answer_is_a_failure_with_what_there_is() -> None:
     found = verdict(200, json.dumps(said).encode(), None)
     assert isinstance(found, Refused)
     assert (found.failure.code, found.failure.raw) == ("output_truncated", "one two")
+
+
+def test_a_page_that_was_asked_by_itself_is_no_list() -> None:
+    said = {"object": "task.result", "finish_reason": "stop", "usage": {}, "version": "1"}
+    found = verdict(200, json.dumps(said | {"result": [{"a": 1}], "pages": [{"page": 3}]}).encode(), None)
+    assert isinstance(found, Answer)
+    assert found.said["result"] == {"a": 1}
+    found = verdict(200, json.dumps(said | {"result": [{"a": 1}]}).encode(), None)
+    assert isinstance(found, Answer)
+    assert found.said["result"] == [{"a": 1}]
+    more = {"pages": [{"page": 3, "raw_answer": "{nonsense"}]}
+    failed = verdict(502, error("invalid_answer", twinlens=more), None)
+    assert isinstance(failed, Refused)
+    assert failed.failure.raw == "{nonsense"

@@ -13,6 +13,7 @@ from PIL import Image
 from tests.batch.harness import batch, pictures, records
 from tests.batch.standin import Said, StandIn, answer, refusal, standing_in
 from tests.media import pdfs
+from tests.serving.harness import serving
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,6 +75,27 @@ def test_a_document_whose_pages_are_asked_together_is_sent_as_it_is(folder: Path
         run(folder, standin)
         assert standin.sent() == [data]
     assert brief(folder / "r.jsonl") == [("in/a.pdf", 1, None)]
+
+
+def test_a_task_that_wants_the_page_itself_gets_the_document_and_its_number(folder: Path) -> None:
+    data = pdfs.encrypted("secret", content=pdfs.words("hello"))
+    (folder / "in/a.pdf").write_bytes(data)
+    (folder / "in/b.pdf").write_bytes(pdfs.numbered(2))
+    (folder / "in/c.tif").write_bytes(tiff("red", "lime"))
+    (folder / "passwords").write_text("secret")
+    with standing_in(StandIn(pages={"document": True})) as standin:
+        done = run(folder, standin, "--password-file", "passwords", "--at-once", "1")
+        assert "5 of 5 done: 5 answered, 0 failed" in done.stderr
+        images = [body["images"][0] for body in standin.bodies]
+        sent = standin.sent()
+    assert [{key: one[key] for key in one if key != "url"} for one in images[:3]] == [
+        {"pages": "1", "password": "secret"},
+        {"pages": "1"},
+        {"pages": "2"},
+    ]
+    assert sent[:3] == [data, pdfs.numbered(2), pdfs.numbered(2)]
+    assert [shown(one).getpixel((5, 5)) for one in sent[3:]] == [(255, 0, 0), (0, 255, 0)]
+    assert b"secret" not in (folder / "r.jsonl.journal").read_bytes()
 
 
 def test_the_first_pages_are_asked_and_no_more_are_drawn(folder: Path) -> None:
@@ -202,3 +224,30 @@ def test_a_document_that_was_spoilt_since_is_not_taken_for_finished(folder: Path
         ("in/a.pdf", 2, "invalid_image"),
         ("in/a.pdf", 3, "invalid_image"),
     ]
+
+
+POINTS = """
+prompt = "Where is it?"
+[schema]
+type = "object"
+required = ["box"]
+properties = { box = { const = [100, 200, 500, 600] } }
+[[steps]]
+use = "geometry"
+boxes = ["/box"]
+to = "points"
+"""
+
+
+def test_boxes_in_points_of_a_page_through_a_real_service(folder: Path) -> None:
+    (folder / "in/a.pdf").write_bytes(pdfs.numbered(2))
+    pictures(folder / "in", 1)
+    (folder / "tasks").mkdir()
+    (folder / "tasks/where.toml").write_text(POINTS)
+    with serving("--tasks-dir", str(folder / "tasks")) as service:
+        done = batch(folder, "in", "--task", "where", "--url", service.url, "--out", "r.jsonl")
+    assert "3 of 3 done: 2 answered, 1 failed" in done.stderr, done.stderr
+    first, second, plain = records(folder / "r.jsonl")
+    assert first["answer"] == second["answer"] == {"box": [59.5, 336.8, 297.5, 673.6]}
+    assert (first["page"], second["page"]) == (1, 2)
+    assert (plain["path"], plain["error"]["code"]) == ("in/p0.png", "invalid_field")

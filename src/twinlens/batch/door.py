@@ -148,7 +148,7 @@ class Door:
         pages = task.get("pages") or {}
         return Served(
             work,
-            Policy(bool(pages.get("together")), pages.get("most")),
+            Policy(bool(pages.get("together")), pages.get("most"), bool(pages.get("document"))),
             tuple(zip(task["columns"], task.get("paths", []), strict=False)),
             tuple((box["path"], box["units"]) for box in task.get("boxes", ())),
         )
@@ -191,6 +191,8 @@ def _answer(body: bytes) -> Verdict:
             if said["finish_reason"] == "length":
                 raw = said["result"] if isinstance(said["result"], str) else None
                 return Refused(Failure("output_truncated", "The answer was cut at the token limit.", raw))
+            if said.get("pages") and len(said["result"]) == 1:  # a page of a document that was asked by itself
+                (said["result"],) = said["result"]
             return Answer(said)
     except (msgspec.DecodeError, LookupError, TypeError):
         pass
@@ -201,7 +203,8 @@ def _failure(status: int, body: bytes) -> Failure:
     try:
         said = msgspec.json.decode(body)
         error = said["error"]
-        raw = (said.get("twinlens") or {}).get("raw_answer")
+        more = said.get("twinlens") or {}
+        raw = more.get("raw_answer") or (more.get("pages") or [{}])[0].get("raw_answer")
         return Failure(str(error.get("code") or f"http_{status}"), str(error["message"]), raw)
     except (msgspec.DecodeError, LookupError, TypeError, AttributeError):
         return Failure(f"http_{status}", f"The service answered with status {status}.")

@@ -1,13 +1,14 @@
 """The pages of a file: the one place that knows how many questions there are, and what is sent for each.
 
 A file whose pages are asked one by one is opened here, and each page is sent as a picture of its own: so each has its
-record, and none is sent twice. Pages that are asked about together go to the service as the file that they are in.
+record, and none is sent twice. Pages that are asked about together go to the service as the file that they are in; so
+does a page of which the task wants to know more than its picture, with its number.
 """
 
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from twinlens.errors import ImageError, PdfBadPassword, PdfEncrypted, TooManyPag
 from twinlens.media import signature
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from twinlens.media.documents import Document, Documents
 
@@ -24,22 +25,27 @@ MOST_PAGES = 100_000  # of one file; what says that it has more is no document t
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What a task says of pages: each by itself or `together`; at most the first `most`."""
+    """What a task says of pages: each by itself or `together`; at most the first `most`.
+
+    `document`: it wants the page of the PDF itself, because its boxes are in points of it.
+    """
 
     together: bool = False
     most: int | None = None
+    document: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
     """What one question is about: `number` from 1, of `total` questions about the file.
 
-    `picture` gives the picture file that is sent; raises ImageError and its kinds.
+    `picture` gives the file that is sent; raises ImageError and its kinds. `said` is said of it to the service.
     """
 
     number: int
     total: int
     picture: Callable[[], bytes]
+    said: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 class Opener:
@@ -52,24 +58,34 @@ class Opener:
 
     def pages(self, data: bytes, where: str, policy: Policy) -> Iterator[Page]:
         """The questions about one file. Raises ImageError and its kinds where it cannot be opened."""
-        if policy.together or not _has_pages(data):
+        if not _has_pages(data):
             yield Page(1, 1, lambda: data)
             return
-        document = self.document(data, where)
+        document, password = self._opened(data, where)
+        locked = {"password": password} if password else {}
+        if policy.together:
+            yield Page(1, 1, lambda: data, locked)
+            return
         total = document.pages if policy.most is None else min(document.pages, policy.most)
         if total > MOST_PAGES:
             raise TooManyPages(f"{where} has {total} pages.", cure=f"Cut it into files of at most {MOST_PAGES}.")
         for number in range(1, total + 1):
-            yield Page(number, total, partial(_png, document, number))
+            if policy.document and signature.sniff(data) == "PDF":
+                yield Page(number, total, lambda: data, {"pages": str(number), **locked})
+            else:
+                yield Page(number, total, partial(_png, document, number))
 
     def document(self, data: bytes, where: str) -> Document:
         """The open file, whatever it is. Raises ImageError and its kinds."""
+        return self._opened(data, where)[0]
+
+    def _opened(self, data: bytes, where: str) -> tuple[Document, str]:
         try:
-            return self._documents.opened(data, where)
+            return self._documents.opened(data, where), ""
         except PdfEncrypted:
             for password in self._passwords:
                 try:
-                    return self._documents.opened(data, where, password)
+                    return self._documents.opened(data, where, password), password
                 except PdfBadPassword:
                     continue
             raise

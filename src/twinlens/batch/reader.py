@@ -59,7 +59,7 @@ class Reader:
         """`settings` bound a file."""
         work = served.work
         asked = {"variables": work.variables} | ({} if work.max_tokens is None else {"max_tokens": work.max_tokens})
-        self._tail = b'"],' + msgspec.json.encode(asked)[1:]
+        self._tail = b"]," + msgspec.json.encode(asked)[1:]
         self._spool = spool
         self._policy = served.policy
         self._opener = opener
@@ -122,8 +122,10 @@ class Reader:
         if not picture:
             item.error = Failure("invalid_image", "The file is empty. Check where it came from.")
             return item
-        item.asked = blake3(picture).digest(16)
-        item.body = b'{"images":["' + pybase64.b64encode(picture) + self._tail
+        said = b"," + msgspec.json.encode(page.said)[1:] if page.said else b""
+        item.asked = blake3(picture + b"\0" + said if said else picture).digest(16)
+        coded = b'"' + pybase64.b64encode(picture) + b'"'
+        item.body = b'{"images":[' + (b'{"url":' + coded + said if said else coded) + self._tail
         return item
 
 

@@ -269,7 +269,7 @@ def _item(task: Task) -> TaskItem:
         schema=task.answer.schema,
         columns=[column.name for column in task.columns],
         paths=[pointers.written(column.steps) for column in task.columns],
-        pages={"together": task.pages.together, "most": task.pages.most},
+        pages={"together": task.pages.together, "most": task.pages.most, "document": task.of_documents},
         boxes=[{"path": path, "units": units} for path, units in task.drawable()],
     )
 

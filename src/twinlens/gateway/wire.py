@@ -256,15 +256,13 @@ class PageBody(msgspec.Struct, kw_only=True):
 class Extras(msgspec.Struct, kw_only=True):
     """What Twinlens says beyond OpenAI's fields.
 
-    `steps` only where a task has finishing steps, `pages` only where it asks the pages of a document one by one,
-    `raw_answer` only beside an error: what the model wrote, cleaned by the redaction.
+    `steps` only where a task has finishing steps, `pages` only where it asks the pages of a document one by one.
     """
 
     images: list[SeenImage] = []
     warnings: list[str] = []
     steps: list[StepBody] | UnsetType = UNSET
     pages: list[PageBody] | UnsetType = UNSET
-    raw_answer: str | UnsetType = UNSET
 
 
 class LogprobBody(msgspec.Struct, kw_only=True):
@@ -421,7 +419,8 @@ class TaskItem(msgspec.Struct, kw_only=True):
     schema: Any
     columns: list[str]
     paths: list[str] = []  # JSON pointers of the columns into the result
-    pages: dict[str, Any] = {}  # together: all pages of a document in one question; most: only the first so many
+    # together: all pages of a document in one question; most: only the first so many; document: no pictures of pages
+    pages: dict[str, Any] = {}
     boxes: list[dict[str, str]] = []  # where boxes in pixels or fractions of the upright picture stand in the result
 
 

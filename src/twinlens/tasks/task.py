@@ -151,6 +151,11 @@ class Task:
         """(JSON pointer, “pixels” or “fractions”) of boxes in the result that lie in the upright picture."""
         return [one for step in self.steps if isinstance(step, Geometry) for one in step.drawable()]
 
+    @property
+    def of_documents(self) -> bool:
+        """Whether it wants pages of PDFs as such, not drawn as pictures: its boxes are in points of them."""
+        return any(isinstance(step, Geometry) and step.chosen.to == "points" for step in self.steps)
+
     def _rendered(self, template: Bounded, variables: Mapping[str, Any]) -> str:
         schema = msgspec.json.encode(self.answer.schema).decode() if self.answer.kind == "json_schema" else ""
         try:
