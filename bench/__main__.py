@@ -12,7 +12,9 @@ import msgspec
 
 from bench import machine
 
-PARTS = ("gateway", "stream", "start", "engine", "store", "media")
+PARTS = ("gateway", "stream", "start", "engine", "store", "media", "batch")
+
+BATCHES = ("items", "busy", "pages", "documents")
 
 
 def main() -> int:
@@ -40,6 +42,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, help="of each way in each round (default 3)")
     parser.add_argument("--workers", type=int, default=1, help="gateway processes of Twinlens (default 1)")
     parser.add_argument("--without", action="append", default=[], metavar="PEER", help="leave out plain or litellm")
+    parser.add_argument("--batch", default=",".join(BATCHES), help=f"which of part batch (default {','.join(BATCHES)})")
     model = os.environ.get("TWINLENS_MODEL", "demo")
     parser.add_argument("--model", default=model, help="folder or hub id (default: $TWINLENS_MODEL or the demo model)")
     args = parser.parse_args()

@@ -55,11 +55,11 @@ class Ways:
         self.store = Path(tempfile.mkdtemp(prefix="twinlens-bench-", dir="/dev/shm")) / "store"
         self._stack = ExitStack()
 
-    def engine(self, module: str = "twinlens.engines.fake") -> Way:
-        """A fake engine in a process of its own."""
+    def engine(self, module: str = "twinlens.engines.fake", *more: str) -> Way:
+        """A fake engine in a process of its own; `more` are flags of it."""
         port = free_port()
         flags = ["--port", str(port), "--capacity", "1024"] if module == "twinlens.engines.fake" else [str(port)]
-        return self._start("engine", [sys.executable, "-m", module, *flags], port, "/health", "fake")
+        return self._start("engine", [sys.executable, "-m", module, *flags, *more], port, "/health", "fake")
 
     def twinlens(self, engine: Way | None, *flags: str) -> Way:
         """The service; with `engine`, attached to it, else with the one that its own flags choose."""
