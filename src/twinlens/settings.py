@@ -132,9 +132,7 @@ class Settings:
 
     kv_cache_gb: float = setting(1.0, "memory of the embedded engine's KV cache", unit="GB", minimum=0.1)
     max_num_seqs: int = setting(64, "sequences that share one step of the embedded engine", minimum=1)
-    engine_threads: int = setting(
-        0, "threads of the embedded engine; 0: one less than the cores, at least one", minimum=0
-    )
+    engine_threads: int = setting(0, "threads of the embedded engine; 0: as many as there are cores", minimum=0)
     engine_start_timeout_s: float = setting(600.0, "longest start of an engine", unit="seconds", minimum=1)
     engine_stall_timeout_s: float = setting(
         20.0, "no sign of life for so long: the engine is replaced", unit="seconds", minimum=1

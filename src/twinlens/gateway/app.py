@@ -18,6 +18,7 @@ from twinlens.gateway.http import Intake
 from twinlens.gateway.ops import Metrics, Models, OpenApi, Readyz, docs, livez
 from twinlens.gateway.parse import Parser
 from twinlens.gateway.private import Private
+from twinlens.gateway.responses import Responses
 from twinlens.gateway.tasks import TaskCatalogue, TaskRoute, Tasks, UnknownTask
 from twinlens.observe.audit import Audit
 from twinlens.tasks.shelf import PREFIX, load
@@ -87,6 +88,7 @@ def build(parts: Parts) -> tuple[ASGIApp, Metrics]:
     models = Models(names, parts.model.context, parts.model.weights_id)
     routes = [
         Route("/v1/chat/completions", Chat(asking), methods=["POST"]),
+        Route("/v1/responses", Responses(asking), methods=["POST"]),
         Route("/v1/inference", Inference(asking), methods=["POST"]),
         # A route for each task, so that logs and metrics name them and nothing else.
         *(Route(f"/v1/tasks/{name}", TaskRoute(asking, name), methods=["POST"]) for name in shelf.tasks),

@@ -9,13 +9,21 @@ from typing import Any
 import msgspec
 
 from twinlens import __version__
-from twinlens.gateway import wire
+from twinlens.gateway import wire, wire_responses
 
 _STRUCTS = (
     wire.ChatBody,
     wire.TextPartBody,
     wire.ImagePartBody,
     wire.FilePartBody,
+    wire_responses.ResponsesBody,
+    wire_responses.InputMessage,
+    wire_responses.InputText,
+    wire_responses.OutputText,
+    wire_responses.InputImage,
+    wire_responses.InputFile,
+    wire_responses.ResponseObject,
+    wire_responses.ResponseEvent,
     wire.InferenceBody,
     wire.ChatAnswer,
     wire.Chunk,
@@ -50,6 +58,13 @@ def document() -> dict[str, Any]:
     for branch in parts:
         if branch.get("type") == "array":
             branch["items"] = {"anyOf": [_ref("TextPartBody"), _ref("ImagePartBody"), _ref("FilePartBody")]}
+    for branch in components["InputMessage"]["properties"]["content"]["anyOf"]:
+        if branch.get("type") == "array":
+            names = ("InputText", "InputImage", "InputFile", "OutputText")
+            branch["items"] = {"anyOf": [_ref(name) for name in names]}
+    for branch in components["ResponsesBody"]["properties"]["input"]["anyOf"]:
+        if branch.get("type") == "array":
+            branch["items"] = _ref("InputMessage")
     return {
         "openapi": "3.1.0",
         "info": {
@@ -86,6 +101,8 @@ def _paths() -> dict[str, Any]:
     page_ = {"text/html": {"schema": {"type": "string"}}}
     stream = {"text/event-stream": {"schema": {"type": "string", "description": "Frames of Chunk, then [DONE]."}}}
     frames = {"type": "string", "description": "Frames of TaskDelta and TaskPage, then one of TaskAnswer, then [DONE]."}
+    told = {"type": "string", "description": "Events of ResponseEvent, from response.created to its last."}
+    events = {"text/event-stream": {"schema": told}}
     task_stream = {"text/event-stream": {"schema": frames}}
     body = {"required": True}
     not_ready = {"503": {"description": "It does not, or it is stopping.", "content": _json("Readiness")}}
@@ -96,6 +113,13 @@ def _paths() -> dict[str, Any]:
                 "summary": "Answer a conversation with pictures.",
                 "requestBody": body | {"content": _json("ChatBody")},
                 "responses": _answers(_json("ChatAnswer") | stream, "The answer, or its stream."),
+            }
+        },
+        "/v1/responses": {
+            "post": {
+                "summary": "The same in OpenAI's newer form; nothing is kept between two requests.",
+                "requestBody": body | {"content": _json("ResponsesBody")},
+                "responses": _answers(_json("ResponseObject") | events, "The answer, or its stream of events."),
             }
         },
         "/v1/inference": {

@@ -256,13 +256,15 @@ class PageBody(msgspec.Struct, kw_only=True):
 class Extras(msgspec.Struct, kw_only=True):
     """What Twinlens says beyond OpenAI's fields.
 
-    `steps` only where a task has finishing steps, `pages` only where it asks the pages of a document one by one.
+    `steps` only where a task has finishing steps, `pages` only where it asks the pages of a document one by one,
+    `raw_answer` only beside an error: what the model wrote, cleaned by the redaction.
     """
 
     images: list[SeenImage] = []
     warnings: list[str] = []
     steps: list[StepBody] | UnsetType = UNSET
     pages: list[PageBody] | UnsetType = UNSET
+    raw_answer: str | UnsetType = UNSET
 
 
 class LogprobBody(msgspec.Struct, kw_only=True):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ import numpy as np
 from blake3 import blake3
 
 from twinlens.core import Image, Sight
+from twinlens.cores import usable
 from twinlens.errors import ImageError, InvalidRequest
 from twinlens.media import datauri, decode, documents, leaves, pages, pdf, signature
 from twinlens.media.leaves import Budget, Leaves
@@ -97,7 +97,7 @@ class Loader:
         self._most_bytes = settings.max_image_bytes
         self._most_pixels = settings.max_image_pixels
         self._profiles = settings.icc_to_srgb
-        threads = settings.load_threads or threads_of(len(os.sched_getaffinity(0)), settings.workers)
+        threads = settings.load_threads or threads_of(usable(), settings.workers)
         log.info("%d threads decode pictures", threads)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="twinlens-load")
         self._sources = Sources(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import openvino as ov
 import openvino_genai as genai
 
+from twinlens.cores import usable
 from twinlens.engines.openvino.text import Vocabulary
 from twinlens.errors import ModelError
 
@@ -35,7 +35,7 @@ class Model:
         config.max_num_batched_tokens = STEP_TOKENS
         config.dynamic_split_fuse = True
         config.enable_prefix_caching = True
-        properties = {"INFERENCE_NUM_THREADS": settings.engine_threads or max((os.cpu_count() or 2) - 1, 1)}
+        properties = {"INFERENCE_NUM_THREADS": settings.engine_threads or usable()}
         try:
             self.pipeline = genai.ContinuousBatchingPipeline(str(checkpoint.folder), config, "CPU", properties)
             self.width = _width(checkpoint.folder)
