@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from python_multipart.exceptions import FormParserError
@@ -12,6 +13,8 @@ from twinlens.gateway.http import header
 
 if TYPE_CHECKING:
     from starlette.types import Scope
+
+logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # what is wrong with a form is told to its sender
 
 MOST_PARTS = 16
 LONGEST_FIELD = 1024  # bytes
