@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from PIL import Image, ImageCms, ImageOps, features
+from PIL import Image, ImageCms, ImageDraw, ImageFont, ImageOps, features
 
 from tests.media.pictures import (
     BLACK,
@@ -419,3 +419,30 @@ def test_resampling_without_the_fast_library(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(resampling, "fast", None)
     plain_ = np.asarray(resampling.resized(source, (84, 56))).astype(int)
     assert np.abs(fast - plain_).max() <= 3
+
+
+def page(width: int, height: int) -> Image.Image:
+    """Lines of text as a scanner gives them."""
+    image = Image.new("RGB", (width, height), (252, 251, 248))
+    draw, font = ImageDraw.Draw(image), ImageFont.load_default(size=height // 60)
+    for top in range(height // 30, height - height // 30, height // 45):
+        draw.text((width // 20, top), "The quick brown fox jumps over the lazy dog 0123456789 " * 2, (20, 20, 25), font)
+    return image
+
+
+@pytest.mark.parametrize("kind", ["photo", "page", "noise"])
+@pytest.mark.parametrize("part", [3, 8, 11, 16])
+def test_what_is_drafted_differs_by_less_than_a_grey_level(kind: str, part: int) -> None:
+    width, height = 1344, 896
+    if kind == "photo":
+        data = photo(width, height, seed=2, quality=92)
+    elif kind == "page":
+        data = saved(page(width, height), "JPEG", quality=90)
+    else:
+        data = noise("JPEG", width, height, quality=95)
+    size = height // part, width // part
+    drafted = np.asarray(decode.pixels(data, "JPEG", size, WHERE)).astype(int)
+    whole = np.asarray(resampling.resized(Image.open(io.BytesIO(data)), (size[1], size[0]))).astype(int)
+    difference = float(np.abs(drafted - whole).mean())
+    assert difference < 1
+    assert (difference > 0) == (part >= 2 * decode.DRAFT_LEAVES)
