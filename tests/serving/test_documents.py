@@ -7,6 +7,7 @@ import io
 import json
 import re
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import openai
@@ -192,6 +193,16 @@ def test_pdf_07_an_xfa_form_says_what_is_missing(service: Service) -> None:
     data = pdfs.document(catalog=form, more={10000: pdfs.stream(b"<xdp:xdp/>")})
     answer = service.chat(part(data), "?")
     assert "XFA" in answer.json()["twinlens"]["warnings"][0]
+
+
+def test_pdf_09_those_who_wait_behind_a_document_without_end_get_their_answers(service: Service) -> None:
+    """One reader serves all: it is ended with the bad document, and nobody else's request with it."""
+    with ThreadPoolExecutor(9) as pool:
+        bad = pool.submit(service.chat, part(pdfs.bomb()), "?")
+        others = [pool.submit(service.chat, part(pdfs.numbered(1) + b"%%%d" % number), "?") for number in range(8)]
+        refused(bad.result(), "pdf_timeout")
+        for other in others:
+            assert used(other.result()) == [(1, 1)]
 
 
 def test_a_tiff_that_begins_with_its_thumbnail_shows_its_picture(service: Service) -> None:
