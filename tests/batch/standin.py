@@ -45,6 +45,7 @@ class StandIn:
     version: str = VERSION
     pages: dict[str, Any] = field(default_factory=dict)
     boxes: list[dict[str, str]] = field(default_factory=list)
+    private: bool = False
     bodies: list[dict[str, Any]] = field(default_factory=list)
     under_way: int = 0
     most_under_way: int = 0
@@ -84,7 +85,7 @@ class StandIn:
     async def tasks(self, _: web.Request) -> web.Response:
         """GET /v1/tasks."""
         task: dict[str, Any] = {"id": "words", "version": self.version, "variables": {}, "columns": [], "paths": []}
-        task |= {"pages": self.pages, "boxes": self.boxes}
+        task |= {"pages": self.pages, "boxes": self.boxes, "private": self.private}
         return web.json_response({"data": [task]})
 
 

@@ -156,22 +156,26 @@ def test_it_runs_no_script_but_its_own_and_asks_nobody_for_anything(tmp_path: Pa
     assert not [attrs for _, attrs in page.elements if any(name.startswith("on") for name in attrs)]
 
 
-def test_pictures_of_private_answers_and_of_changed_files_are_not_shown(tmp_path: Path) -> None:
+def test_the_picture_of_a_file_that_has_changed_is_not_shown(tmp_path: Path) -> None:
     pictures(tmp_path / "in", 3)
-    steps = [{"step": "redact", "changed": 0, "changes": {}}]
 
     def answers(number: int, body: dict[str, Any]) -> Said:
         if number == 3:  # when the last is asked
             (tmp_path / "in/p1.png").write_bytes(picture(99))
-        return answer(steps=steps if number == 1 else [])
+        return answer()
 
     with standing_in(StandIn(answers)) as standin:
         found = run(tmp_path, standin, "in", "--at-once", "1").records()
-    assert [one.get("none", "") for one in found] == [
-        "not shown: the task hides what is in it",
-        "no picture: the file is not what it was",
-        "",
-    ]
+    assert [one.get("none", "") for one in found] == ["", "no picture: the file is not what it was", ""]
+
+
+def test_where_answers_are_private_no_picture_is_shown_nor_that_of_a_failure(tmp_path: Path) -> None:
+    pictures(tmp_path / "in", 2)
+    answers = (answer(), refusal(502, "invalid_answer"))
+    with standing_in(StandIn(lambda number, body: answers[number - 1], private=True)) as standin:
+        found = run(tmp_path, standin, "in").records()
+    assert [one["none"] for one in found] == ["not shown: the task hides what is in it"] * 2
+    assert b"image/webp" not in (tmp_path / "r.html").read_bytes()
 
 
 def dones(count: int, failed_every: int) -> list[Done]:

@@ -201,16 +201,22 @@ use = "redact"
 """
 
 
-def test_copies_of_private_answers_are_private_too(tmp_path: Path) -> None:
+def test_what_is_hidden_stays_out_of_everything_a_batch_writes(tmp_path: Path) -> None:
+    """And a batch that began with redaction does not go on without it."""
     pictures(tmp_path / "in", 2)
     for name in ("a.png", "z.png"):
         (tmp_path / "in" / name).write_bytes((tmp_path / "in/p0.png").read_bytes())
     (tmp_path / "tasks").mkdir()
-    (tmp_path / "tasks/private.toml").write_text(TASK)
+    task = tmp_path / "tasks/private.toml"
+    task.write_text(TASK)
+    to = ["--task", "private", "--out", "r.jsonl", "--report", "r.html"]
     with serving("--tasks-dir", str(tmp_path / "tasks")) as service:
-        to = ["--task", "private", "--url", service.url]
-        done = batch(tmp_path, "in", *to, "--out", "r.jsonl", "--at-once", "1")
+        done = batch(tmp_path, "in", *to, "--url", service.url, "--at-once", "1")
     assert "2 copied from identical files" in done.stderr
-    journal = (tmp_path / "r.jsonl.journal").read_bytes()
-    assert (journal.count(b'"kind":"done"'), journal.count(b'"private":true')) == (4, 4)
-    assert b"13912345678" not in journal
+    written = [(tmp_path / name).read_bytes() for name in ("r.jsonl", "r.jsonl.journal", "r.html")]
+    assert not [one for one in written if b"13912345678" in one or b"image/webp" in one]
+    task.write_text(TASK.partition("[[")[0])
+    for flags, says in ((["--redact", "phone"], ""), ([], "; whether answers are redacted changed")):
+        with serving("--tasks-dir", str(tmp_path / "tasks"), *flags) as service:
+            again = batch(tmp_path, "in", *to, "--url", service.url, "--resume")
+        assert (again.returncode, f"the task's file changed{says}." in again.stderr) == (2, True), again.stderr

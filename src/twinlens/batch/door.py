@@ -144,6 +144,7 @@ class Door:
             variables=dict(variables),
             max_tokens=max_tokens,
             page_dpi=page_dpi,
+            private=bool(task.get("private")),
         )
         pages = task.get("pages") or {}
         return Served(

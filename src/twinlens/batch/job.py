@@ -191,7 +191,7 @@ class Job:
             for at in self._spool.offsets(failed=failed):
                 yield _done(journal, at)
 
-        thumbs = Thumbs(self._opener, contents.bounds(self._settings), served.boxes)
+        thumbs = Thumbs(self._opener, contents.bounds(self._settings), served)
         about = report.About(served.work, self.plan.out.name, outcome.pending, outcome.stopped)
         replaced(path, lambda file: report.write(file, dones, thumbs.of, about))
 

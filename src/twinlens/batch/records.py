@@ -46,6 +46,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     variables: dict[str, Any]
     max_tokens: int | None = None
     page_dpi: float = 150.0  # at which pages of PDFs are drawn
+    private: bool = False  # the service hides something in the answers
 
 
 class Head(msgspec.Struct, frozen=True, tag="head", tag_field="kind"):
@@ -82,7 +83,6 @@ class Done(msgspec.Struct, frozen=True, tag="done", tag_field="kind", omit_defau
     asked: bytes  # what identical questions have in common
     member: int = 0
     pages: int = 1  # records about the same file
-    private: bool = False  # a finishing step hid something of it
 
 
 Line: TypeAlias = Head | Listed | ListEnd | Done

@@ -147,8 +147,7 @@ class Runner:
             self._twins[item.asked] = []
             item.owner = True
             return False
-        done = await self._keeper.read(at)
-        await self._copy(item, done.record, private=done.private)
+        await self._copy(item, (await self._keeper.read(at)).record)
         return True
 
     async def _place(self, size: int, *, alone: bool) -> None:
@@ -259,18 +258,17 @@ class Runner:
             time=round(took, 4),
             warnings=tuple(said.said.get("warnings") or ()),
         )
-        private = any(step.get("step") == "redact" for step in said.said.get("steps") or ())
-        await self._keep(item, record, private=private)
+        await self._keep(item, record)
         self.counts.answered += 1
         for twin in self._twins_of(item):
-            await self._copy(twin, record, private=private)
+            await self._copy(twin, record)
 
     def _twins_of(self, item: Item) -> list[Item]:
         twins = self._twins.pop(item.asked, [])
         self._waiting_twins -= len(twins)
         return twins
 
-    async def _copy(self, item: Item, record: Record, *, private: bool) -> None:
+    async def _copy(self, item: Item, record: Record) -> None:
         """The answer to an identical item."""
         copied = Record(
             path=item.path,
@@ -280,7 +278,7 @@ class Runner:
             same_as=record.same_as or record.path,
             warnings=record.warnings,
         )
-        await self._keep(item, copied, private=private)
+        await self._keep(item, copied)
         self.counts.copied += 1
 
     async def _fail(self, item: Item, failure: Failure, took: float = 0.0) -> None:
@@ -289,6 +287,6 @@ class Runner:
             await self._keep(one, record)
             self.counts.failed += 1
 
-    async def _keep(self, item: Item, record: Record, *, private: bool = False) -> None:
+    async def _keep(self, item: Item, record: Record) -> None:
         place = {"member": item.member, "pages": item.pages}
-        await self._keeper.keep(Done(record, item.source, *item.stat, item.asked, **place, private=private))
+        await self._keeper.keep(Done(record, item.source, *item.stat, item.asked, **place))

@@ -28,6 +28,7 @@ _NAMES = {
     "variables": "the variables",
     "max_tokens": "--max-tokens",
     "page_dpi": "page_dpi",
+    "private": "whether answers are redacted",
 }
 
 

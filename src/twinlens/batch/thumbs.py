@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from twinlens.batch.contents import File, Most
+    from twinlens.batch.door import Served
     from twinlens.batch.pages import Opener
     from twinlens.batch.records import Done
     from twinlens.media.documents import Document
@@ -41,17 +42,18 @@ class Thumb:
 class Thumbs:
     """Makes them one after the other; files are opened once when their records come together. Blocks."""
 
-    def __init__(self, opener: Opener, most: Most, boxes: tuple[tuple[str, str], ...]) -> None:
-        """`boxes` are (JSON pointer, “pixels” or “fractions”) of the upright picture."""
+    def __init__(self, opener: Opener, most: Most, served: Served) -> None:
+        """`served` says where boxes are, and whether pictures may be shown at all."""
+        self._private = served.work.private
         self._opener = opener
         self._most = most
-        self._boxes = [(pointers.parsed(path, path), units) for path, units in boxes]
+        self._boxes = [(pointers.parsed(path, path), units) for path, units in served.boxes]
         self._members: tuple[bytes, Iterator[File]] = (b"", iter(()))
         self._open: tuple[tuple[bytes, int], Document | str] = ((b"", -1), "")
 
     def of(self, done: Done) -> Thumb:
         """The thumbnail of a record."""
-        if done.private:
+        if self._private:
             return Thumb(why="not shown: the task hides what is in it")
         try:
             document = self._document(done)

@@ -93,7 +93,7 @@ def build(parts: Parts) -> tuple[ASGIApp, Metrics]:
         # A route for each task, so that logs and metrics name them and nothing else.
         *(Route(f"/v1/tasks/{name}", TaskRoute(asking, name), methods=["POST"]) for name in shelf.tasks),
         Route("/v1/tasks/{name}", UnknownTask(shelf), methods=["POST"]),
-        Route("/v1/tasks", TaskCatalogue(shelf), methods=["GET"]),
+        Route("/v1/tasks", TaskCatalogue(shelf, private=bool(settings.redact)), methods=["GET"]),
         Route("/v1/models", models, methods=["GET"]),
         Route("/v1/models/{name:path}", models, methods=["GET"]),
         Route(FILES, FilesRoute(files), methods=["GET", "POST"]),

@@ -252,15 +252,16 @@ def _images_named() -> Iterator[None]:
 class TaskCatalogue:
     """ASGI endpoint of GET /v1/tasks."""
 
-    def __init__(self, shelf: Shelf) -> None:
-        self._list = TaskList(data=[_item(task) for task in shelf.tasks.values()])
+    def __init__(self, shelf: Shelf, *, private: bool) -> None:
+        """`private`: the service hides something in every answer."""
+        self._list = TaskList(data=[_item(task, private=private) for task in shelf.tasks.values()])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer with all tasks."""
         await send_json(send, self._list)
 
 
-def _item(task: Task) -> TaskItem:
+def _item(task: Task, *, private: bool) -> TaskItem:
     return TaskItem(
         id=task.name,
         version=task.version,
@@ -271,6 +272,7 @@ def _item(task: Task) -> TaskItem:
         paths=[pointers.written(column.steps) for column in task.columns],
         pages={"together": task.pages.together, "most": task.pages.most, "document": task.of_documents},
         boxes=[{"path": path, "units": units} for path, units in task.drawable()],
+        private=private or any(step.private for step in task.steps),
     )
 
 

@@ -424,6 +424,7 @@ class TaskItem(msgspec.Struct, kw_only=True):
     # together: all pages of a document in one question; most: only the first so many; document: no pictures of pages
     pages: dict[str, Any] = {}
     boxes: list[dict[str, str]] = []  # where boxes in pixels or fractions of the upright picture stand in the result
+    private: bool = False  # something is hidden in its answers
 
 
 class TaskList(msgspec.Struct, kw_only=True):
