@@ -27,7 +27,7 @@ Columns = tuple[tuple[str, tuple[str, ...]], ...]
 MOST_COLUMNS = 1000
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 FIXED = ("path", "page", "digest")
-LAST = ("error", "message", "same_as", "time", "prompt_tokens", "completion_tokens")
+LAST = ("error", "message", "same_as", "seconds", "prompt_tokens", "completion_tokens")
 
 
 class Writes(Protocol):
@@ -54,6 +54,19 @@ def columns_of(said: Sequence[tuple[str, str]], records: Callable[[], Iterator[R
     return tuple((name, (name,)) for name in names)
 
 
+def titles_of(columns: Columns) -> list[str]:
+    """The titles of a table, each only once: a column of a task may be called as one of ours, or as another."""
+    seen: set[str] = set()
+    found = []
+    for name in (*FIXED, *(name for name, _ in columns), *LAST):
+        title = name
+        while title in seen:
+            title += "_"
+        seen.add(title)
+        found.append(title)
+    return found
+
+
 def cell_of(record: Record, steps: tuple[str, ...]) -> Any:
     """The value of one column."""
     if not isinstance(record.answer, dict | list):
@@ -78,7 +91,7 @@ def comma_separated(file: IO[bytes], records: Callable[[], Iterator[Record]], co
     """CSV with a byte order mark, without which spreadsheets take UTF-8 for something else."""
     text = io.TextIOWrapper(file, "utf-8-sig", newline="")
     rows = csv.writer(text)
-    rows.writerow([*FIXED, *(name for name, _ in columns), *LAST])
+    rows.writerow(titles_of(columns))
     for record in records():
         cells = [_text(cell_of(record, steps)) for _, steps in columns]
         rows.writerow([_text(record.path), record.page, record.digest, *cells, *map(_text, last_of(record))])

@@ -6,7 +6,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 
-from twinlens.batch.output import FIXED, LAST, cell_of, last_of
+from twinlens.batch.output import cell_of, last_of, titles_of
 from twinlens.errors import BatchError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def _write(file: IO[bytes], records: Callable[[], Iterator[Record]], columns: Co
     from pyarrow.parquet import ParquetWriter  # noqa: PLC0415
 
     kinds = _kinds(records, columns)
-    names = _unique([*FIXED, *(name for name, _ in columns), *LAST])
+    names = titles_of(columns)
     types = ["string", "int64", "string", *kinds, *LAST_KINDS]
     schema = arrow.schema([(name, arrow.type_for_alias(kind)) for name, kind in zip(names, types, strict=True)])
     with ParquetWriter(file, schema) as writer:
@@ -57,18 +57,6 @@ def _write(file: IO[bytes], records: Callable[[], Iterator[Record]], columns: Co
                 flush()
         if rows:
             flush()
-
-
-def _unique(names: list[str]) -> list[str]:
-    """A column of a task may be called as one of ours."""
-    seen: set[str] = set()
-    found = []
-    for name in names:
-        while name in seen:
-            name += "_"  # noqa: PLW2901
-        seen.add(name)
-        found.append(name)
-    return found
 
 
 def _kinds(records: Callable[[], Iterator[Record]], columns: Columns) -> list[str]:
