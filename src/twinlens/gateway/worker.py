@@ -33,7 +33,7 @@ from twinlens.gateway.app import Parts, build
 from twinlens.gateway.engine_view import EngineView
 from twinlens.gateway.private import CleanFormatter, plan_of
 from twinlens.gateway.protocol import BoundedProtocol
-from twinlens.media import Loader
+from twinlens.media import Loader, memory
 from twinlens.media.fetch import Fetcher
 from twinlens.media.sources import Supplies
 from twinlens.media.uploads import Uploads
@@ -59,6 +59,7 @@ log = logging.getLogger("twinlens.gateway")
 
 REREAD_S = 1.0
 SWEEP_S = 60.0
+GIVE_BACK_S = 20.0
 
 
 class Worker:
@@ -182,6 +183,7 @@ async def serve(orders: WorkerOrders) -> None:
         asyncio.ensure_future(_follow(worker.ring)),
         asyncio.ensure_future(worker.follow()),
         asyncio.ensure_future(_sweep(worker.uploads)),
+        asyncio.ensure_future(_give_back()),
     ]
     try:
         await server.serve(sockets=[listener])
@@ -226,6 +228,13 @@ async def _sweep(uploads: Uploads) -> None:
     while True:
         await asyncio.to_thread(uploads.sweep)
         await asyncio.sleep(SWEEP_S)
+
+
+async def _give_back() -> None:
+    """Keep no memory of pictures that are long gone."""
+    while True:
+        await asyncio.sleep(GIVE_BACK_S)
+        await asyncio.to_thread(memory.give_back)
 
 
 async def _show_life(orders: WorkerOrders, gauges: Metrics) -> None:
