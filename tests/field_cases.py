@@ -35,7 +35,18 @@ CASES = {
     "RATE": "01 02 04 05",
     "SEC": "01 02 03 04 05 07 09 11 12 14",
 }
-HELD = ("IMG", "B64", "URL", "API", "CACHE", "CONC", "RATE", "SEC")  # kinds of which every case needs a test
+HELD = (
+    "IMG",
+    "B64",
+    "URL",
+    "API",
+    "PDF",
+    "CACHE",
+    "CONC",
+    "JSON",
+    "RATE",
+    "SEC",
+)  # kinds of which every case needs a test
 # Where nothing of the case can be seen from outside, and why.
 INSIDE = {
     "CACHE-03": "five thousand keys are compared, which a service would take minutes to make",

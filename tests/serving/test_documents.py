@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 import json
 import re
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -22,6 +24,7 @@ from tests.serving.harness import Service, data_uri, picture, serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 @pytest.fixture(scope="module")
@@ -266,3 +269,37 @@ def test_the_reader_is_one_process_and_ends_with_the_service() -> None:
         (reader,) = running.children("pdf_process")
         pid = reader.pid
     assert not psutil.pid_exists(pid)
+
+
+@pytest.mark.slow
+def test_pdf_01_memory_does_not_grow_with_the_number_of_pages(tmp_path: Path) -> None:
+    """Every page of a thousand is asked by itself; what gateway and reader hold stays as it was after ten."""
+    (tmp_path / "each.toml").write_text('prompt = "x"\n')
+    data = uri(pdfs.document([pdfs.words(f"Page {number}") for number in range(1000)]))
+
+    def held(service: Service) -> float:
+        parts = [*service.workers, *service.children("pdf_process")]
+        return sum(part.memory_full_info().uss for part in parts) / 2**20
+
+    flags = ("--tasks-dir", str(tmp_path), "--max-pages", "1000", "--request-timeout-s", "600")
+    with serving(*flags) as service:
+        service.http.timeout = 600
+
+        def asked(pages: str) -> int:
+            body = {"images": [{"url": data, "pages": pages}]}
+            answer = service.http.post("/v1/tasks/each", json=body)
+            assert answer.status_code == 200, answer.text
+            return len(answer.json()["result"])
+
+        assert asked("1-10") == 10
+        before = held(service)
+        peak = before
+        with ThreadPoolExecutor(1) as pool:
+            work = pool.submit(asked, "1-1000")
+            while not work.done():
+                peak = max(peak, held(service))
+                with contextlib.suppress(TimeoutError):
+                    work.result(0.2)
+            assert work.result() == 1000
+        sys.stdout.write(f"\n1000 pages: {before:.0f} MiB before, {peak:.0f} MiB at most\n")
+        assert peak - before < 150

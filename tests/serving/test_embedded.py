@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
+import jsonschema_rs
 import openai
 import pytest
 
@@ -101,6 +102,22 @@ def test_json_04_large_bounds_never_end_the_engine(service: Service) -> None:
         response = service.http.post("/v1/chat/completions", json=question(response_format=fmt, max_tokens=40))
         assert response.status_code in (200, 400), response.text
     assert service.http.post("/v1/chat/completions", json=question()).status_code == 200
+
+
+@pytest.mark.parametrize("more", [{"additionalProperties": False}, {"minProperties": 1}, {}], ids=str)
+def test_json_06_pattern_properties_hold_or_are_refused(service: Service, more: dict[str, Any]) -> None:
+    """Never an answer of white space, and never one that the schema does not allow."""
+    schema = {"type": "object", "patternProperties": {"^score$": {"type": "integer"}}, **more}
+    fmt = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    answer = service.http.post("/v1/chat/completions", json=question(response_format=fmt, max_tokens=60))
+    if answer.status_code == 400:
+        assert "patternProperties" in answer.json()["error"]["message"]
+        return
+    assert answer.status_code == 200, answer.text
+    choice = answer.json()["choices"][0]
+    if choice["finish_reason"] != "length":
+        value = json.loads(choice["message"]["content"])
+        assert jsonschema_rs.is_valid(schema, value)
 
 
 def test_sec_05_tags_in_a_clients_text_do_not_take_a_pictures_place(service: Service) -> None:
