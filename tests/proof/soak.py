@@ -35,6 +35,7 @@ STORE = 48 << 20
 FLAGS = ("--store-bytes", str(STORE), "--max-queue", "64", "--files-per-owner", "40")
 ENGINES = {"fake": ("--engine-args=--piece-delay-s=0.005,--pieces=20",), "openvino": ("--engine", "openvino")}
 EVERY_S = 5.0
+PATIENCE_S = 330.0  # longer than the service's own deadline: it is the one to say that an answer takes too long
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +151,8 @@ async def traffic(
             name = rng.choices(names, weights)[0]
             kind = KINDS[name]
             data = await asyncio.to_thread(kind.made, rng)
-            told = await ask(service.port, data, leave_after=rng.uniform(0.01, 0.2) if kind.leaves else None)
+            leave = rng.uniform(0.01, 0.2) if kind.leaves else None
+            told = await ask(service.port, data, leave_after=leave, limit_s=PATIENCE_S)
             counts[f"{name}: {told.status}"] += 1
             wrong.extend(_wrong(name, kind, told))
 

@@ -25,6 +25,7 @@ class Recorder:
         self.port = 0
         self.asked: list[dict[str, Any]] = []
         self.metrics: str | None = None
+        self.name = ""  # of its model, if it knows only one
         self.hold = threading.Event()  # set: answers come
         self.hold.set()
 
@@ -47,9 +48,14 @@ class Recorder:
         """Answer one request."""
         if request.path == "/metrics":
             return web.Response(text=self.metrics) if self.metrics is not None else web.Response(status=404)
+        if request.path == "/v1/models" and self.name:
+            return web.json_response({"object": "list", "data": [{"id": self.name, "object": "model"}]})
         if request.method == "GET":
             return web.Response()
         body = await request.json()
+        if self.name and body["model"] != self.name:
+            message = f"The model `{body['model']}` does not exist."
+            return web.json_response({"error": {"message": message, "code": 404}}, status=404)
         if "Colour?" not in json.dumps(body):  # the service's own trial question
             self.asked.append(body)
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})

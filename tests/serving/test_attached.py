@@ -47,6 +47,16 @@ def test_an_address_that_is_none_ends_the_start(url: str) -> None:
     assert f"engine_url: “{url}”" in done.stderr
 
 
+def test_an_engine_that_knows_the_model_by_another_name_is_told_with_the_cure() -> None:
+    with recording() as other:
+        other.name = "mine"
+        with serving("--engine-url", other.url, ready=False) as service:
+            until(lambda: "The engine serves mine, and was asked for" in service.log(), 30)
+            until(lambda: "--served-name mine" in service.http.get("/readyz").text, 10)
+        with serving("--engine-url", other.url, "--served-name", "mine") as service:
+            assert service.chat("hello", model="mine").status_code == 200
+
+
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Recorder]:
     with recording() as made:

@@ -65,6 +65,45 @@ def test_headers_are_bounded(service: Service) -> None:
     assert refusal(raw(service, b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n"))[0] == 431
 
 
+OFFER = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAAA\r\n"
+GET = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n"
+LAST = GET + b"Connection: close\r\n\r\n"
+HELLO = json.dumps({"model": "demo", "messages": [{"role": "user", "content": "say hello"}]}).encode()
+CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n%x\r\n%b\r\n0\r\n\r\n" % (
+    9,
+    HELLO[:9],
+    len(HELLO) - 9,
+    HELLO[9:],
+)
+COUNTED = b"Content-Length: %d\r\n\r\n%b" % (len(HELLO), HELLO)
+
+
+@pytest.mark.parametrize("body", [COUNTED, CHUNKED], ids=["counted", "chunked"])
+@pytest.mark.parametrize("cut", [0, 1, 60, 10_000], ids=lambda cut: f"cut {cut}")
+def test_an_offer_to_upgrade_is_passed_over_and_the_body_is_read(service: Service, body: bytes, cut: int) -> None:
+    """Java's own client makes it in every request; its body may come with the head, in parts, or after it."""
+    data = CHAT + OFFER + body
+    at = len(CHAT + OFFER) + data[len(CHAT + OFFER) :].index(b"\r\n\r\n") + 4
+    with socket.create_connection(("127.0.0.1", service.port), timeout=10) as sock:
+        sock.sendall(data[: at + cut])
+        time.sleep(0.1)
+        sock.sendall(data[at + cut :] + data + LAST)
+        answer = b"".join(iter(lambda: sock.recv(65536), b""))
+    assert answer.count(b"HTTP/1.1 200 OK") == 3
+    assert answer.count(b'"content":"hello"') == 2
+
+
+def test_a_request_in_a_body_is_a_body_whatever_is_offered(service: Service) -> None:
+    inner = GET + b"\r\n"
+    for offer in (OFFER, b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: x\r\n"):
+        data = CHAT + offer + b"Content-Length: %d\r\n\r\n" % len(inner)
+        answer = raw(service, data + inner + LAST)
+        assert answer.count(b"HTTP/1.1 ") == 2, answer
+        assert answer.startswith(b"HTTP/1.1 400 ")
+    assert raw(service, GET + OFFER + b"\r\n" + LAST).count(b"HTTP/1.1 200 OK") == 2
+    assert "pip install" not in service.log()
+
+
 def test_endless_headers_cost_no_memory(service: Service) -> None:
     (worker,) = service.workers
     before = worker.memory_info().rss

@@ -84,6 +84,11 @@ class EngineClient:
         self._references = health.abilities.references
         return health if self._references else await self._measured(health)
 
+    async def names(self) -> tuple[str, ...]:
+        """The models that the engine says it serves; none where it does not say. Raises EngineUnavailable."""
+        status, body = await self._get("/v1/models")
+        return translate.read_names(body) if status == 200 else ()
+
     async def _measured(self, health: Health) -> Health:
         """The health of an engine that is not ours, with what its metrics say."""
         if not self._says_metrics:

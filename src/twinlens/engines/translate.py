@@ -42,6 +42,7 @@ _encode = msgspec.json.Encoder().encode
 _chunk = msgspec.json.Decoder(wire.Chunk)
 _error = msgspec.json.Decoder(wire.ErrorBody)
 _health = msgspec.json.Decoder(Health)
+_models = msgspec.json.Decoder(wire.ModelList)
 
 
 def question(request: Request, urls: Sequence[str], model: str) -> bytes:
@@ -145,6 +146,14 @@ def read_health(body: bytes, model: str) -> Health:
         return _health.decode(body)
     except msgspec.DecodeError:
         return Health(model=model)
+
+
+def read_names(body: bytes) -> tuple[str, ...]:
+    """The ids of a list of models; none if it is no such list."""
+    try:
+        return tuple(entry.id for entry in _models.decode(body).data)
+    except msgspec.DecodeError:
+        return ()
 
 
 def _message(message: Message, urls: Sequence[str]) -> wire.Message:

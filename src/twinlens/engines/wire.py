@@ -211,6 +211,18 @@ class Completion(Struct, frozen=True):
     usage: Usage
 
 
+class ModelEntry(Struct, frozen=True):
+    """One model of a list."""
+
+    id: str
+
+
+class ModelList(Struct, frozen=True):
+    """What GET /v1/models says, as far as it matters here."""
+
+    data: list[ModelEntry]
+
+
 class Health(Struct, frozen=True):
     """How an engine is, answered by its event loop and so always quick.
 

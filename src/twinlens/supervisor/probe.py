@@ -8,7 +8,7 @@ import numpy as np
 
 from twinlens.core import Image, ImagePart, ImageRef, Message, Request, Sampling, TextPart
 from twinlens.engines.client import EngineClient
-from twinlens.errors import EngineUnavailable
+from twinlens.errors import EngineUnavailable, TwinlensError
 from twinlens.settings import store_dir
 from twinlens.store import Store
 from twinlens.store.keys import pixels_key
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 WHERE = "probe"
 SIDE = 56  # pixels; the model's own rule has the last word
 GREY = 128
+MOST_NAMES = 5  # of an engine's models that are told
+MOST_NAME = 200
 IDLE_S = 120.0  # silence that a trial answer may have; the start's own limit ends it in any case
 
 
@@ -53,9 +55,25 @@ class Probe:
                 shape = (*self._image.size, 3)
                 with self._store.create(self._image.key, "pixels", np.uint8, shape, lease) as pixels:
                     pixels[...] = GREY
-            pieces = [piece async for piece in self._client.generate(self._request, [self._image])]
+            try:
+                pieces = [piece async for piece in self._client.generate(self._request, [self._image])]
+            except EngineUnavailable:
+                raise
+            except TwinlensError as error:
+                await self._see_names(error)
+                raise
         if not pieces or pieces[-1].usage is None:
             raise EngineUnavailable("The engine's trial answer has no end.")
+
+    async def _see_names(self, refused: TwinlensError) -> None:
+        """Raises EngineUnavailable when the engine refused because it knows the model by another name."""
+        names = await self._client.names()
+        if names and self._request.model not in names:
+            known = ", ".join(name[:MOST_NAME] for name in names[:MOST_NAMES])
+            raise EngineUnavailable(
+                f"The engine serves {known}, and was asked for {self._request.model}: start with "
+                f"--served-name {names[0][:MOST_NAME]}."
+            ) from refused
 
     async def close(self) -> None:
         """Close the connections and give back the store's room."""
