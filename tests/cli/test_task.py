@@ -13,6 +13,7 @@ from PIL import Image
 
 from tests.media import pdfs
 from tests.serving.harness import Service, environment, picture, serving
+from tests.serving.test_task_documents import damaged_in_the_middle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -144,3 +145,13 @@ def test_boxes_of_a_tried_page_are_those_of_that_page(service: Service, file: Pa
     )
     done = twinlens("task", "try", file, "two.tiff", "--url", service.url, folder=file.parent)
     assert '{"box":[0,0,20,40]}' in done.stdout.replace(".0", ""), done.stdout + done.stderr
+
+
+def test_what_other_pages_answered_is_shown_beside_the_error(service: Service, file: Path) -> None:
+    (file.parent / "scan.tiff").write_bytes(damaged_in_the_middle())
+    for more in ((), ("--stream",)):
+        done = twinlens("ask", "scan.tiff", "--task", "receipt", "--url", service.url, *more, folder=file.parent)
+        first, second, third = json.loads(done.stdout)
+        assert (done.returncode, second) == (1, None)
+        assert first["items"] == third["items"] == []
+        assert "Page 2 of 3" in done.stderr

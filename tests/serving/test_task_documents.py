@@ -331,13 +331,17 @@ def test_where_every_page_fails_the_status_says_so(service: Service) -> None:
             ] * 2
 
 
-def test_a_damaged_picture_of_a_tiff_fails_alone(service: Service) -> None:
+def damaged_in_the_middle() -> bytes:
+    """A TIFF of three pages, the second of which cannot be decoded."""
     data = tiff(*(Image.new("RGB", (60, 40), colour) for colour in ("red", "lime", "blue")), compression="tiff_lzw")
     image: Any = Image.open(io.BytesIO(data))
     image.seek(1)
     at = image.tag_v2[273][0]  # where its strip begins
-    broken = data[:at] + b"\xff" * 20 + data[at + 20 :]
-    body = ask(service, "each", uri(broken, "image/tiff")).json()
+    return data[:at] + b"\xff" * 20 + data[at + 20 :]
+
+
+def test_a_damaged_picture_of_a_tiff_fails_alone(service: Service) -> None:
+    body = ask(service, "each", uri(damaged_in_the_middle(), "image/tiff")).json()
     assert body["error"]["code"] == "invalid_image", body
     assert [("result" in page) for page in body["twinlens"]["pages"]] == [True, False, True]
 

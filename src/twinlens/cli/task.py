@@ -79,6 +79,7 @@ def _show(task: Task) -> int:
         rule = msgspec.json.encode(variable).decode()
         print(f"variable {name}: {rule}")
     pages = "together" if task.pages.together else "each"
+    pages += f", the first {task.pages.most}" if task.pages.most else ""
     print(f"pictures {task.pictures.least} to {task.pictures.most}; pages {pages}")
     print(f"steps: {', '.join(plan.name for plan in task.steps) or 'none'}")
     print(f"columns: {', '.join(column.name for column in task.columns) or 'the keys of the answer'}")
