@@ -111,7 +111,7 @@ def test_conc_01_pictures_hold_up_neither_probes_nor_streams(flood: Flood) -> No
     assert statistics.median(flood.alive) < flood.took / 10
     assert max(flood.alive) < flood.took / 3
     assert max(flood.gaps) < flood.took / 3
-    assert statistics.median(flood.gaps) < 4 * PIECE_S
+    assert statistics.median(flood.gaps) < 10 * PIECE_S
 
 
 def test_conc_04_what_waits_before_the_queue_is_counted_and_short_requests_pass_it(flood: Flood) -> None:
