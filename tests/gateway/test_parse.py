@@ -247,6 +247,20 @@ def test_tools_reach_engines_that_can() -> None:
     assert parsed({"parallel_tool_calls": True}).parallel_tool_calls is None
 
 
+@pytest.mark.parametrize(
+    "choice", [5, True, [], "any", {}, {"type": "function"}, {"type": "function", "function": {"name": 5}}], ids=str
+)
+def test_a_choice_of_tools_that_is_none(choice: Any) -> None:
+    with pytest.raises(InvalidField) as error:
+        parsed({"tool_choice": choice}, Abilities(tools=True))
+    assert error.value.param == "tool_choice"
+
+
+def test_a_tool_may_be_chosen_by_its_name() -> None:
+    named = {"type": "function", "function": {"name": "f"}}
+    assert parsed({"tools": [named], "tool_choice": named}, Abilities(tools=True)).tool_choice == named
+
+
 def test_pictures_of_a_part_may_have_bounds() -> None:
     inside = {"type": "image_url", "image_url": {"url": "x", "min_pixels": 100, "max_pixels": 200}}
     beside = {"type": "image_url", "image_url": {"url": "x"}, "min_pixels": 100, "max_pixels": 200}

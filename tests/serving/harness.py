@@ -89,6 +89,13 @@ class Service:
         hits = [line for line in lines if line.startswith((name + " ", name + "{"))]
         return sum(float(line.rsplit(" ", 1)[1]) for line in hits)
 
+    def engine_health(self) -> dict[str, Any]:
+        """What the engine says of itself, asked past the gateway."""
+        transport = httpx.HTTPTransport(uds=str(self.folder / "run" / "engine.sock"))
+        with httpx.Client(base_url="http://engine", transport=transport, timeout=10) as client:
+            answer: dict[str, Any] = client.get("/health").json()
+            return answer
+
     def leases(self) -> list[Path]:
         """Leases held in the store."""
         return [path for path in (self.folder / "store" / "leases").rglob("*") if path.is_file()]

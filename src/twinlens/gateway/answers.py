@@ -120,10 +120,11 @@ class Whole:
         if reason is None:
             raise EngineUnavailable("The engine ended without finishing its answer.", retry_after=2)
         calls = self._calls[index]
+        text = "".join(self._texts[index])
         return Choice(
             index=index,
             message=AnswerMessage(
-                content="".join(self._texts[index]) if self._texts[index] or not calls else None,
+                content=text if text or not calls else None,
                 tool_calls=joined_calls(calls) if calls else msgspec.UNSET,
             ),
             logprobs=_logprobs(self._logprobs[index]) if logprobs else None,

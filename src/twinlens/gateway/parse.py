@@ -429,7 +429,22 @@ def _answer_format(body: ResponseFormat | None, abilities: Abilities) -> AnswerF
     return AnswerFormat("json_schema", body.json_schema.schema, body.json_schema.name)
 
 
+def _check_choice(choice: Any) -> None:
+    """Raises InvalidField for what is neither a word of OpenAI's nor a tool by its name."""
+    if choice in (None, "none", "auto", "required"):
+        return
+    kind = choice.get("type") if isinstance(choice, dict) else None
+    function = choice.get("function") if kind == "function" else None
+    named = isinstance(function, dict) and isinstance(function.get("name"), str)
+    if not isinstance(kind, str) or (kind == "function" and not named):  # newer kinds are the engine's to judge
+        raise InvalidField(
+            '“tool_choice” is “none”, “auto”, “required” or {"type": "function", "function": {"name": ...}}.',
+            param="tool_choice",
+        )
+
+
 def _tools(body: ChatBody, abilities: Abilities) -> tuple[dict[str, Any], ...]:
+    _check_choice(body.tool_choice)
     if abilities.tools:
         return tuple(body.tools or ())
     if body.tools:

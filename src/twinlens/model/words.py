@@ -95,7 +95,11 @@ class Words:
         Raises InvalidRequest when the template refuses the turns, UnsupportedField for tools it does not know.
         """
         if tools and not self._template.takes_tools:
-            raise UnsupportedField("The model's chat template knows no tools.", param="tools")
+            raise UnsupportedField(
+                "The model's chat template knows no tools, so the model would never read of them.",
+                param="tools",
+                cure="Leave the field out, or put a template with tools into the model's folder (chat_template.jinja).",
+            )
         turns = [self._turn(message) for message in self.tidy(messages)]
         return self._template.render(turns, self._broken(list(tools)))
 
