@@ -116,6 +116,40 @@ def reader() -> Iterator[Reader]:
         yield found
 
 
+def diamond(left: float, lower: float) -> bytes:
+    """80 points wide and high. A square would be drawn on whole pixels; soft edges tell by weight where it lies."""
+    corners = ((40, 0), (80, 40), (40, 80), (0, 40))
+    lines = b" ".join(b"%g %g %b" % (left + x, lower + y, b"l" if x != 40 or y else b"m") for x, y in corners)
+    return lines + b" h f"
+
+
+def found(reader: Reader, paper: Paper, size: tuple[int, int]) -> tuple[float, float, float]:
+    """Middle of the diamond and half its width, in pixels."""
+    dark = 1 - reader.draw(paper, 1, size).result()[:, :, 0] / 255
+    rows, columns = (np.arange(side) + 0.5 for side in size)
+    x, y = (float(dark.sum(axis) @ middles / dark.sum()) for axis, middles in ((0, columns), (1, rows)))
+    return x, y, math.sqrt(float(dark.sum()) / 2)
+
+
+@pytest.mark.parametrize(
+    ("media", "entry"),
+    [
+        ((0, 0, 400, 500), b"/CropBox[-100 50 900 900]"),  # beyond the page
+        ((0, 0, 400, 500), b"/CropBox[350 450 20 30]"),  # the wrong way round
+        ((400, 500, 0, 0), b""),
+        ((10, 20, 400, 500), b"/UserUnit 3/Rotate 90"),
+        ((0.5, 0.25, 400.75, 500.125), b"/CropBox[10.5 20.25 389.75 479.875]/Rotate 270"),
+    ],
+)
+def test_pdf_05_boxes_that_files_have_and_should_not(reader: Reader, media: Any, entry: bytes) -> None:
+    paper = Paper(pdfs.document([diamond(100, 200)], box=media, page=entry), "a.pdf")
+    sheet = reader.page(paper, 1).result()
+    size = sheet.pixels(110, 10**9)
+    x, y, _ = found(reader, paper, size)
+    there = boxes.points((x, y, x, y), size, Page(sheet.box, sheet.rotate))
+    assert near(there, (140, 240, 140, 240), 0.5 * 72 / 110)
+
+
 @pytest.mark.parametrize("inherited", [False, True])
 @pytest.mark.parametrize("media", [(0, 0, 595, 842), (-300, -200, 295, 642), (1000, 50, 1400, 700)])
 @pytest.mark.parametrize("rotate", [0, 90, 180, 270, -90, 450])
@@ -126,19 +160,13 @@ def test_pdf_05_what_is_drawn_lies_in_points_where_the_file_says(
     left, lower = media[0] + 130.0, media[1] + 260.0
     crop = (media[0] + 40, media[1] + 25, media[2] - 60, media[3] - 10)
     entry = b"/Rotate %d/CropBox[%d %d %d %d]" % (rotate, *crop)
-    # Not a square, which is drawn on whole pixels: a diamond has soft edges, whose weights tell where it lies.
-    corners = ((40, 0), (80, 40), (40, 80), (0, 40))
-    path = b" ".join(b"%g %g %b" % (left + x, lower + y, b"l" if x != 40 or y else b"m") for x, y in corners)
-    content = [path + b" h f"]
+    content = [diamond(left, lower)]
     data = pdfs.document(content, box=media, tree=entry) if inherited else pdfs.document(content, box=media, page=entry)
     paper = Paper(data, "a.pdf")
     sheet = reader.page(paper, 1).result()
     assert (sheet.box, sheet.rotate) == (crop, rotate % 360)
     size = sheet.pixels(110, 10**9)  # does not divide the page evenly
-    dark = 1 - reader.draw(paper, 1, size).result()[:, :, 0] / 255
-    rows, columns = (np.arange(side) + 0.5 for side in size)
-    x, y = (float(dark.sum(axis) @ middles / dark.sum()) for axis, middles in ((0, columns), (1, rows)))
-    radius = math.sqrt(dark.sum() / 2)
+    x, y, radius = found(reader, paper, size)
     box = (x - radius, y - radius, x + radius, y + radius)
     frame = Frame(size, RULE.target(*size), page=Page(sheet.box, sheet.rotate))
     wrote = boxes.written(box, frame, "seen")
