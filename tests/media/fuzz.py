@@ -23,7 +23,7 @@ import psutil
 from tests.media.pictures import FOREIGN, display_p3, photo, saved
 from tests.media.test_fuzz import seeds
 from twinlens.errors import ImageError
-from twinlens.media import decode, signature
+from twinlens.media import decode, jpeg, signature
 
 MOST_PIXELS = 1_000_000
 MOST_GROWTH = 400 << 20  # bytes, once the decoders are warm
@@ -51,6 +51,9 @@ def check(data: bytes) -> None:
     signature.png_exif(data)
     signature.gif_frames(data)
     signature.tiff_pages(data)
+    signature.is_camera_raw(data)
+    jpeg.scans(data)
+    jpeg.is_hollow(data)
     try:
         header = decode.look(data, "part", MOST_PIXELS)
         found = np.asarray(decode.pixels(data, header.format, (56, 84), "part"))

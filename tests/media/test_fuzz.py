@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+import twinlens
 from tests.media.pictures import KINDS, animation, display_p3, grey16, photo, saved, strip
 from twinlens.errors import ImageError
 from twinlens.media import decode
@@ -96,10 +97,13 @@ def test_damaged_files_by_the_thousand() -> None:
 
 @pytest.mark.slow
 def test_the_script_runs_for_as_long_as_it_is_told(tmp_path: Path) -> None:
-    root = Path(__file__).parents[2]
+    places = (
+        Path(__file__).parents[2],
+        Path(twinlens.__file__).parents[1],
+    )  # the tests, and the package that is tested
     done = subprocess.run(
         [sys.executable, "-m", "tests.media.fuzz", "--seconds", "8", "--seed", "1"],
-        env=os.environ | {"PYTHONPATH": str(root)},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, places))},
         capture_output=True,
         text=True,
         timeout=100,

@@ -29,7 +29,7 @@ from PIL import (  # noqa: F401 - imported before the first request needs them
 from PIL import Image as Pillow
 
 from twinlens.errors import ImageError, ImageTooLarge, OperatorError, UnsupportedImageFormat
-from twinlens.media import colours, signature, silence
+from twinlens.media import colours, jpeg, signature, silence
 from twinlens.media.resize import NAME as RESIZER
 from twinlens.media.resize import resized
 
@@ -216,9 +216,9 @@ def _bound(size: tuple[int, int] | None, where: str, most: int) -> None:
 
 
 def _check_jpeg(data: bytes, where: str) -> None:
-    if signature.jpeg_scans(data) > signature.MOST_SCANS:
-        raise ImageError(f"{where}: the picture has more than {signature.MOST_SCANS} scans.", param=where)
-    if signature.is_hollow(data):
+    if jpeg.scans(data) > jpeg.MOST_SCANS:
+        raise ImageError(f"{where}: the picture has more than {jpeg.MOST_SCANS} scans.", param=where)
+    if jpeg.is_hollow(data):
         raise ImageError(f"{where}: the picture's data is truncated or damaged.", param=where)
 
 
