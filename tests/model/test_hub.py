@@ -157,6 +157,30 @@ def test_modelscope(fake: FakeHub, client: Client) -> None:
     assert "folder" in client.find("org/tiny-vl", fake.url, "modelscope", revision="v2")
     assert "no model org/nothing" in client.find("org/nothing", fake.url, "modelscope")["message"]
     assert "no model" in client.find("org/tiny-vl", fake.url, "modelscope", revision="v3")["message"]
+    # what is there is enough when the hub is gone, and nothing else is
+    assert client.find("org/tiny-vl", CLOSED, "modelscope") == found
+    assert client.find("org/tiny-vl", CLOSED, "modelscope", revision="v2") != found
+    assert "ModelScope failed" in client.find("org/tiny-vl", CLOSED, "modelscope", revision="v4")["message"]
+
+
+@pytest.mark.slow
+def test_a_hub_modelscope_that_fails_is_served_from_the_cache(fake: FakeHub, client: Client) -> None:
+    pytest.importorskip("modelscope")
+    found = client.find("org/tiny-vl", fake.url, "modelscope")
+    fake.broken = True
+    assert client.find("org/tiny-vl", fake.url, "modelscope") == found
+    fake.broken = False
+    fake.hidden.add("more.safetensors")  # a file that is listed and not there is no fault of the network
+    (fake.repos["org/tiny-vl"] / "more.safetensors").write_bytes(b"new")
+    assert "ModelScope failed" in client.find("org/tiny-vl", fake.url, "modelscope")["message"]
+
+
+@pytest.mark.slow
+def test_a_cache_of_modelscope_that_cannot_be_written(fake: FakeHub, client: Client, tmp_path: Path) -> None:
+    pytest.importorskip("modelscope")
+    (tmp_path / "file").write_text("in the way")
+    refused = client.find("org/tiny-vl", fake.url, "modelscope", MODELSCOPE_CACHE=str(tmp_path / "file"))
+    assert "MODELSCOPE_CACHE" in refused["cure"]
 
 
 @pytest.mark.slow

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 # Weights in forms that no engine takes, and what is not needed to serve.
 UNUSED = ["*.gguf", "*.pt", "*.pth", "*.h5", "*.msgpack", "*.onnx", "pytorch_model*.bin", "original/*", "*.md"]
+SERVER_ERROR = 500  # from this HTTP status on the hub cannot be reached as it should
+UNSAVED = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.ENOTDIR, errno.EEXIST)
 _NETWORK = "Check the network and the hub's address, or give the folder of a model that is already here."
 
 
@@ -63,13 +65,24 @@ def _modelscope(model: str, revision: str) -> Path:
         return Path(snapshot_download(model, revision=revision or None, ignore_patterns=UNUSED))
     except errors.NotExistError as error:
         raise _not_there(model) from error
-    except RequestException as error:
-        # The client says most of what the hub answered by this error of the library below it.
-        if getattr(error.response, "status_code", 0) in (401, 403, 404):
+    except (RequestException, errors.HubError, OSError, ValueError) as error:
+        # The client says some of what the hub answered by an error of the library below it.
+        status = _status(error)
+        if status in (401, 403, 404):
             raise _not_there(model) from error
-        raise _broken_off(model, "ModelScope", error) from error
-    except (errors.HubError, OSError, ValueError) as error:
-        raise _broken_off(model, "ModelScope", error) from error
+        away = isinstance(error, RequestException | ConnectionError | TimeoutError) and not status
+        if not away and status < SERVER_ERROR:
+            raise _broken_off(model, "ModelScope", error) from error
+        try:  # what was downloaded before serves, as with the other hub, whose client does this by itself
+            return Path(snapshot_download(model, revision=revision or None, local_files_only=True))
+        except (errors.HubError, OSError, ValueError):
+            raise _broken_off(model, "ModelScope", error) from error
+
+
+def _status(error: Exception) -> int:
+    """HTTP status that a client's error carries; 0: the hub gave no answer."""
+    found = getattr(getattr(error, "response", None), "status_code", None) or getattr(error, "status_code", None)
+    return found if isinstance(found, int) else 0
 
 
 def _not_there(model: str) -> ModelError:
@@ -87,9 +100,11 @@ def _absent(model: str, hub: str, *, offline: bool) -> ModelError:
 
 
 def _broken_off(model: str, hub: str, error: Exception) -> ModelError:
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
+    if isinstance(error, OSError) and error.errno in UNSAVED:
         reason = os.strerror(error.errno)
-        return ModelError(f"The model {model} cannot be saved: {reason}.", cure="Set HF_HOME to a folder with room.")
+        variable = "MODELSCOPE_CACHE" if hub == "ModelScope" else "HF_HOME"
+        cure = f"Set {variable} to a folder that has room and may be written to."
+        return ModelError(f"The model {model} cannot be saved: {reason}.", cure=cure)
     return ModelError(f"Downloading {model} from {hub} failed.", cure=_NETWORK)
 
 
