@@ -277,7 +277,8 @@ def test_a_model_in_the_wrong_form_names_both_cures(tmp_path: Path) -> None:
     with serving("--engine", "openvino", model=str(model), folder=tmp_path, ready=False) as service:
         words = refused(service)
     assert "optimum-cli export openvino" in words
-    assert "--engine vllm" in words
+    assert "--engine-url" in words
+    assert "--engine vllm" not in words  # which this build refuses
 
 
 def attached(port: int) -> subprocess.Popen[bytes]:

@@ -52,7 +52,8 @@ def test_safetensors_without_vllm_names_both_cures(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="holds safetensors") as caught:
         work_out(Settings(model=str(folder)), RunFolder(tmp_path / "r"))
     assert "optimum-cli export openvino" in caught.value.cure
-    assert "--engine vllm" in caught.value.cure
+    assert "--engine-url" in caught.value.cure
+    assert "--engine vllm" not in caught.value.cure  # which this build refuses
 
 
 def test_the_engine_is_told_no_secrets(tmp_path: Path) -> None:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Engines that serve what the embedded one cannot, and that somebody has to start so far; with how to attach one.
-NOT_STARTED_HERE = {
-    "vllm": "Start it with “vllm serve MODEL --served-model-name NAME --port 8001” and attach it with "
+ATTACH = (
+    "Start it with “vllm serve MODEL --served-model-name NAME --port 8001” and attach it with "
     "“twinlens serve MODEL --served-name NAME --engine-url http://127.0.0.1:8001”."
-}
+)
+# Engines that serve what the embedded one cannot, and that somebody has to start so far; with how to attach one.
+NOT_STARTED_HERE = {"vllm": ATTACH}
 EXPORT = "optimum-cli export openvino --model MODEL --task image-text-to-text FOLDER"
 
 
@@ -41,7 +42,7 @@ ENGINES: dict[str, EngineKind] = {
             name="openvino",
             module="twinlens.engines.openvino",
             form="openvino",
-            cure=f"Export it once with “{EXPORT}”, or serve it on a GPU with “--engine vllm”.",
+            cure=f"Export it once with “{EXPORT}”, or let a vLLM of your own serve it on a GPU. {ATTACH}",
         ),
         EngineKind(
             name="fake",
