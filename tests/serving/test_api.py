@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import html
 import json
 import socket
 import time
@@ -184,6 +185,13 @@ def test_livez_readyz_metrics_docs(service: Service) -> None:
     for outside in ("src=", "http://cdn", "https://"):
         assert outside not in page
     assert service.http.get("/openapi.json").json()["openapi"].startswith("3.1")
+
+
+def test_the_docs_show_a_command_for_this_service(service: Service) -> None:
+    name = service.http.get("/v1/models").json()["data"][0]["id"]
+    page = html.unescape(service.http.get("/docs").text)
+    assert f"curl {service.url}/v1/chat/completions" in page
+    assert f'"model": "{name}"' in page
 
 
 def test_ops_12_unknown_paths_make_no_series(service: Service) -> None:

@@ -15,7 +15,7 @@ from twinlens.gateway.chat import Asking, Chat, Inference
 from twinlens.gateway.files import CONTENT, FILE, FILES, ContentRoute, FileRoute, FilesRoute, filing
 from twinlens.gateway.front import Front
 from twinlens.gateway.http import Intake
-from twinlens.gateway.ops import Metrics, Models, OpenApi, Readyz, docs, livez
+from twinlens.gateway.ops import Docs, Metrics, Models, OpenApi, Readyz, livez
 from twinlens.gateway.parse import Parser
 from twinlens.gateway.private import Private
 from twinlens.gateway.responses import Responses
@@ -102,7 +102,7 @@ def build(parts: Parts) -> tuple[ASGIApp, Metrics]:
         Route("/livez", livez, methods=["GET"]),
         Route("/readyz", Readyz(engine, pipeline.gate, parts.ring), methods=["GET"]),
         Route("/metrics", metrics, methods=["GET"]),
-        Route("/docs", docs, methods=["GET"]),
+        Route("/docs", Docs(parts.model.name), methods=["GET"]),
         Route("/openapi.json", OpenApi(), methods=["GET"]),
     ]
     router = Router(routes, redirect_slashes=False, default=_nothing_here)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 from functools import cache
 from typing import Any
 
@@ -43,11 +44,14 @@ _STRUCTS = (
 )
 
 _EXAMPLE = """curl {base}/v1/chat/completions -H 'Content-Type: application/json' -d '{{
-  "model": "MODEL",
+  "model": {model},
   "messages": [{{"role": "user", "content": [
     {{"type": "image_url", "image_url": {{"url": "data:image/jpeg;base64,..."}}}},
     {{"type": "text", "text": "What is the total?"}}]}}]
 }}'"""
+
+
+_HERE = "<!-- example -->"
 
 
 @cache
@@ -216,9 +220,15 @@ _FORM = {
 }
 
 
+def page(base: str, model: str) -> str:
+    """The routes as one HTML page, with a command for the service at `base` and the model of that name."""
+    named = json.dumps(model, ensure_ascii=False).replace("'", r"'\''")  # in quotes of the shell
+    example = html.escape(_EXAMPLE.format(base=base, model=named))
+    return _page().replace(_HERE, example, 1)
+
+
 @cache
-def page() -> str:
-    """The routes as one HTML page."""
+def _page() -> str:
     whole = document()
     routes = "".join(
         _route(method, path, operation)
@@ -227,7 +237,6 @@ def page() -> str:
         if method != "parameters"
     )
     shapes = "".join(_shape(name, schema) for name, schema in sorted(whole["components"]["schemas"].items()))
-    example = html.escape(_EXAMPLE.format(base="http://127.0.0.1:8000"))
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>Twinlens API</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -238,7 +247,7 @@ def page() -> str:
         "</style>"
         f"<h1>Twinlens {html.escape(__version__)}</h1><p>{html.escape(whole['info']['description'])} "
         'The same as a document for programs: <a href="/openapi.json">/openapi.json</a>.</p>'
-        f"<pre>{example}</pre><h2>Routes</h2><table>{routes}</table><h2>Shapes</h2>{shapes}</html>"
+        f"<pre>{_HERE}</pre><h2>Routes</h2><table>{routes}</table><h2>Shapes</h2>{shapes}</html>"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ from starlette.responses import HTMLResponse, Response
 
 from twinlens.errors import ModelNotFound
 from twinlens.gateway.front import exchange_of
-from twinlens.gateway.http import send_json
+from twinlens.gateway.http import header, send_json
 from twinlens.gateway.openapi import document, page
 from twinlens.gateway.wire import ModelBody, ModelList, Readiness, ReadinessDetails
 from twinlens.observe import metrics
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 
 MODEL = "/v1/models/{name}"
+_HOST = re.compile(r"(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")  # a name or address, and a port
 
 
 class Readyz:
@@ -141,9 +143,19 @@ async def livez(request: Request) -> Response:
     return Response("ok\n", media_type="text/plain")
 
 
-async def docs(request: Request) -> Response:
-    """GET /docs: the routes for people; loads nothing from outside."""
-    return HTMLResponse(page())
+class Docs:
+    """GET /docs: the routes for people; loads nothing from outside. Its example names this service and its model."""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer with the page, by the address that the client has for this service."""
+        host = header(scope, b"host") or ""
+        scheme = "https" if header(scope, b"x-forwarded-proto") == "https" else "http"
+        base = f"{scheme}://{host if _HOST.fullmatch(host) else '127.0.0.1:8000'}"
+        answer = HTMLResponse(page(base, self._model), headers={"cache-control": "no-store"})
+        await answer(scope, receive, send)
 
 
 class OpenApi:
