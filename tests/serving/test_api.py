@@ -194,6 +194,30 @@ def test_the_docs_show_a_command_for_this_service(service: Service) -> None:
     assert f'"model": "{name}"' in page
 
 
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b'{"a": NaN}', "is not valid JSON: invalid character at byte 6."),
+        (b"\xef\xbb\xbf{}", "is not valid JSON: it begins with a byte order mark."),
+        (b'{"a": "\\ud800"}', "is not valid JSON: half of a surrogate pair at byte 7."),
+        (b'{"a": "\\ud800", "b": "secret and more of it"}', "is not valid JSON: "),
+        (b"{} secret", "is not valid JSON: trailing characters at byte 4."),
+        (b'{"a": "\xff"}', "is not valid JSON: invalid UTF-8 at byte 7."),
+        (b'{"a": "secret', "is not valid JSON: it ends too early."),
+        (b" ", "is not valid JSON: it is empty."),
+        (b'{"a": 1e999}', "holds a number that is out of range."),
+        (b'{"a":' + b"[" * 5000 + b"]" * 5000 + b"}", "is nested too deeply."),
+    ],
+    ids=lambda value: repr(value[:20]),
+)
+def test_a_body_that_is_no_json_is_told_why_and_where(service: Service, body: bytes, why: str) -> None:
+    response = service.http.post(CHAT, content=body, headers={"Content-Type": "application/json"})
+    error = error_of(response)
+    assert (response.status_code, error["code"]) == (400, "invalid_request")
+    assert error["message"].startswith(f"The body {why}")
+    assert "secret" not in error["message"]
+
+
 def test_ops_12_unknown_paths_make_no_series(service: Service) -> None:
     for number in range(50):
         service.http.get(f"/scan/{number}")

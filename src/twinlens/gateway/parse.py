@@ -26,6 +26,7 @@ from twinlens.errors import (
     UnsupportedField,
 )
 from twinlens.finish.schema import check_schema
+from twinlens.gateway.malformed import malformed
 from twinlens.gateway.wire import (
     HARMLESS,
     REFUSED,
@@ -97,7 +98,7 @@ def body_of(raw: bytes, kind: type[B]) -> tuple[B, tuple[str, ...]]:
     try:
         data = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidRequest("The body is not valid JSON.") from error
+        raise malformed(raw, error) from error
     if not isinstance(data, dict):
         raise InvalidRequest("The body must be a JSON object.")
     for name in REFUSED:
