@@ -26,9 +26,8 @@ async def run(url: str, task: str, folder: Path, out: Path) -> None:
             async with places:
                 body = {"images": [base64.b64encode(path.read_bytes()).decode()]}
                 async with session.post(f"{url}/v1/tasks/{task}", json=body) as response:
-                    response.raise_for_status()
                     said = await response.json()
-            return {"path": str(path), "answer": said["result"]}
+            return {"path": str(path), "answer": said.get("result"), "error": said.get("error")}
 
         found = await asyncio.gather(*(ask(path) for path in sorted(folder.iterdir())))
     out.write_text("".join(json.dumps(one) + "\n" for one in found))

@@ -131,7 +131,10 @@ def _bounded(file: IO[bytes], most: int, budget: _Budget | None = None) -> bytes
     if budget:
         budget.take(len(data))
     if len(data) > most:
-        raise ImageTooLarge(f"The file has more than {most} bytes.")
+        raise ImageTooLarge(
+            f"The file has more than {most} bytes.",
+            cure="Make it smaller, or raise max_image_bytes (of PDFs and TIFFs max_file_bytes).",
+        )
     return data
 
 

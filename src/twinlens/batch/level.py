@@ -1,10 +1,10 @@
 """How many requests are asked at once: a level that finds itself, by additive increase and multiplicative decrease.
 
-Doubled while each doubling brings throughput. Then it goes round: from a little below the level that is known to be
-useful up to well above it, in small steps. Where more brings throughput, that is the useful level; where less brings as
-much, that is. So it follows a service that changes, and noise moves it up no more than down. At once it goes down when
-the service says that it has enough (429, 503). What is compared is measured with requests that were sent at the level
-in question only.
+Doubled while each doubling brings throughput. Then it goes round: from the level that is known to be useful up to well
+above it, in small steps, and sometimes from a little below it. Where more brings throughput twice, that is the useful
+level; where less brings as much, that is. So it follows a service that changes, and noise moves it up no more than
+down. At once it goes down when the service says that it has enough (429, 503). What is compared is measured with
+requests that were sent at the level in question only.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-FIRST = 4
+FIRST = 8
 GAIN = 1.04  # times the throughput at the useful level that counts as better
 DOUBLE_GAIN = 1.15  # the same while it doubles
-TOO_FAR, BACK = 1.6, 0.9  # times the useful level: the ends of a round
+TOO_FAR, BACK = 1.6, 0.85  # times the useful level: the ends of a round
+BACK_EVERY = 2  # rounds; the engine may starve below
 STEP = 0.1  # of the useful level
 DOWN_BUSY = 0.6
 LEAST_WINDOW_S = 0.25
@@ -35,6 +36,8 @@ class Level:
         self._useful = self._level
         self._rate = 0.0  # answers a second at the useful level
         self._starting = True
+        self._rounds = 0
+        self._once = False  # this level has been found useful once
         self._changed = -math.inf  # when the level last changed
         self._lowered = -math.inf  # when the service last had no room
         self._since = math.nan  # the first answer of the window came
@@ -65,7 +68,7 @@ class Level:
         self.paused_until = max(self.paused_until, now + wait_s)
         if began <= self._lowered:
             return  # of the same crowd
-        self._starting = False
+        self._starting = self._once = False
         self._lowered = now
         lower = max(1.0, self._level * DOWN_BUSY)
         self._useful, self._rate = min(self._useful, lower), 0.0
@@ -79,10 +82,15 @@ class Level:
         self._starting = False
         if self._level > self._useful:
             is_useful = rate > self._rate * GAIN
+            if is_useful and not self._once:  # many steps up are tried, so that one of them looks better by chance
+                self._once = True
+                self._go(self._level)
+                return
         else:
             is_useful = rate * GAIN > self._rate
             if self._level == self._useful:
                 self._rate = rate
+        self._once = False
         if is_useful:
             self._useful, self._rate = self._level, rate
         self._go(self._next())
@@ -92,9 +100,12 @@ class Level:
         higher = self._level + max(1.0, self._useful * STEP)
         if self._level < self._useful:
             return min(higher, self._useful)
-        if higher > min(self._useful * TOO_FAR + 2, self._most):
-            return self._useful * BACK if self._useful >= 2 else 1.0
-        return higher
+        if higher <= min(self._useful * TOO_FAR + 2, self._most):
+            return higher
+        self._rounds += 1
+        if self._rounds % BACK_EVERY:
+            return self._useful
+        return self._useful * BACK if self._useful >= 2 else 1.0
 
     def _go(self, level: float) -> None:
         self._level = min(max(level, 1.0), float(self._most))
