@@ -87,6 +87,22 @@ def test_wrong_answers_are_an_error_and_never_a_success(text: str) -> None:
     assert wrong.value.status == 502
 
 
+@pytest.mark.parametrize(
+    ("schema", "text", "keyword"),
+    [
+        ({"type": "integer", "multipleOf": 7}, "3", "multipleOf"),
+        ({"properties": {"mine": {"uniqueItems": True}}}, '{"mine": [1, 1]}', "uniqueItems"),
+        ({"additionalProperties": False}, '{"mine": 1}', "additionalProperties"),
+        ({"properties": {"mine": False}}, '{"mine": 1}', "false"),
+    ],
+)
+def test_what_is_not_satisfied_is_named_and_nothing_of_the_answer(schema: Any, text: str, keyword: str) -> None:
+    with pytest.raises(AnswerError, match=f"“{keyword}”") as wrong:
+        SchemaCheck(AnswerFormat("json_schema", schema)).feed(Piece(0, text, finish_reason="stop"))
+    assert "mine" not in wrong.value.message
+    assert "max_completion_tokens" not in wrong.value.cure  # the answer was whole: more of it would not help
+
+
 def test_json_object_takes_objects_only() -> None:
     check = SchemaCheck(AnswerFormat("json_object"))
     check.feed(Piece(0, "{}", finish_reason="stop"))

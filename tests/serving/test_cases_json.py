@@ -102,6 +102,15 @@ def test_json_03_bad_schemas_never_reach_the_engine(service: Service, schema: An
     assert service.ready()
 
 
+def test_an_answer_that_breaks_a_bound_names_it_and_the_cure(service: Service) -> None:
+    schema = {"type": "integer", "minimum": 1, "multipleOf": 7}  # the fake engine knows the first of the two
+    answer = service.chat("x", response_format=form(schema))
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (502, "invalid_answer")
+    assert "“multipleOf”" in error["message"]
+    assert "max_completion_tokens" not in error["message"]
+
+
 @pytest.mark.parametrize("bound", [20_000_000_000, 9_223_372_036_854_775_808, 1e20, -1e20])
 @pytest.mark.parametrize("keyword", ["maximum", "minimum", "exclusiveMaximum"])
 def test_json_04_large_bounds_hurt_nobody(service: Service, keyword: str, bound: float) -> None:

@@ -95,6 +95,15 @@ def test_json_03_a_bad_schema_is_a_400_and_harms_nobody(service: Service) -> Non
     assert service.http.post("/v1/chat/completions", json=question()).status_code == 200
 
 
+def test_a_schema_that_no_grammar_holds_is_a_400_that_names_the_keyword(service: Service) -> None:
+    fmt = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "boolean", "not": {"const": True}}}}
+    response = service.http.post("/v1/chat/completions", json=question(response_format=fmt))
+    error = response.json()["error"]
+    assert (response.status_code, error["code"]) == (400, "invalid_json_schema")
+    assert error["param"] == "response_format.json_schema.schema"
+    assert "“not”" in error["message"]
+
+
 def test_json_04_large_bounds_never_end_the_engine(service: Service) -> None:
     for bound in (20_000_000_000, 9223372036854775808, 1e20, -1e20):
         schema = {"type": "integer", "maximum": bound}

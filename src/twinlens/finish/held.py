@@ -10,7 +10,7 @@ import msgspec
 
 from twinlens.errors import AnswerError, AnswerTruncated, TaskError
 from twinlens.finish import options, repair
-from twinlens.finish.schema import Judge
+from twinlens.finish.schema import UNFIT_CURE, Judge
 from twinlens.finish.seam import unfit
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class HeldRun:
         except repair.Ambiguous as error:
             raise self._unfit("The model's answer is not valid JSON.", "it is not valid JSON") from error
         if fault := self._plan.judge.fault(value):
-            raise self._unfit(fault, self._plan.judge.told(value))
+            raise self._unfit(fault, self._plan.judge.told(value), UNFIT_CURE)
         try:
             return draft.with_value(value)
         except (UnicodeEncodeError, OverflowError) as error:  # half of a surrogate pair, or a number of 30 digits
@@ -69,9 +69,8 @@ class HeldRun:
         """What was mended."""
         return dict.fromkeys(self._mended, 1)
 
-    def _unfit(self, message: str, reason: str) -> AnswerError:
+    def _unfit(self, message: str, reason: str, cure: str | None = None) -> AnswerError:
         if not self._plan.retry:
-            return AnswerError(message)
-        return unfit(
-            message, f"Your answer does not fit the schema: {reason}. Answer again, with the JSON and nothing else."
-        )
+            return AnswerError(message, cure=cure)
+        told = f"Your answer does not fit the schema: {reason}. Answer again, with the JSON and nothing else."
+        return unfit(message, told, cure=cure)

@@ -27,6 +27,8 @@ MAX_DEPTH = 64
 MAX_REPEAT = 1000
 # Grammar-guided models can fall into endless white space where the grammar allows it; no JSON needs so much.
 MAX_WHITESPACE = 200
+# The grammar holds the shape of an answer, and not every bound of every value: more tokens would not help.
+UNFIT_CURE = "Ask again, or leave what is named out of the schema and check it in the answer yourself."
 
 _REPEAT = re.compile(r"\{(\d+)(?:,(\d*))?\}")
 _DIALECT = re.compile(r"https?://json-schema\.org/(draft-0[467]|draft/2019-09|draft/2020-12)/schema#?")
@@ -137,7 +139,10 @@ class Judge:
             return "" if isinstance(value, dict) else "The model's answer is not a JSON object."
         if not self._cost.allows(_depth(value)):
             return "The model's answer is nested too deeply to be checked against its schema."
-        return "" if self._validator.is_valid(value) else "The model's answer does not satisfy the schema."
+        if self._validator.is_valid(value):
+            return ""
+        keyword = _keyword(next(self._validator.iter_errors(value)))
+        return f"The model's answer does not satisfy “{keyword}” of the schema."
 
     def told(self, value: Any) -> str:
         """The first fault, for the model: it may quote the answer."""
@@ -145,6 +150,17 @@ class Judge:
             place = "/".join(str(step) for step in error.instance_path)[:80]
             return f"at “/{place}”: {error.message[:300]}"
         return "it is not a JSON object"
+
+
+def _keyword(error: jsonschema_rs.ValidationError) -> str:
+    """What of the schema is not satisfied: a keyword, never a name of the client's."""
+    name = str(error.kind.name) if error.kind else "schema"
+    if name != "falseSchema":
+        return name
+    last = error.schema_path[-1] if error.schema_path else ""
+    return (
+        str(last) if last in ("additionalProperties", "items", "unevaluatedProperties", "unevaluatedItems") else "false"
+    )
 
 
 class SchemaCheck:
@@ -171,7 +187,7 @@ class SchemaCheck:
         except (msgspec.DecodeError, RecursionError) as error:
             raise AnswerError("The model's answer is not valid JSON.") from error
         if fault := self._judge.fault(value):
-            raise AnswerError(fault)
+            raise AnswerError(fault, cure=UNFIT_CURE)
 
 
 def _depth(value: Any) -> int:

@@ -167,8 +167,8 @@ class Seals(Protocol):
 Kind: TypeAlias = Callable[[Mapping[str, Any], About], Plan]
 
 
-def unfit(message: str, told: str, kind: type[AnswerError] = AnswerError) -> AnswerError:
+def unfit(message: str, told: str, kind: type[AnswerError] = AnswerError, *, cure: str | None = None) -> AnswerError:
     """The answer does not fit, and the model may be told so once; `message` goes to the client, without content."""
-    error = kind(message)
+    error = kind(message, cure=cure)
     error.told = told
     return error

@@ -16,7 +16,7 @@ import numpy as np
 import openvino as ov
 import openvino_genai as genai
 
-from twinlens.engines.openvino import ebnf
+from twinlens.engines.openvino import ebnf, unheld
 from twinlens.engines.openvino.constant import constant_model
 from twinlens.engines.openvino.means import Means, invalid
 
@@ -28,7 +28,8 @@ KNOWN = 256  # schemas remembered as good
 
 
 def wanted_schema(chat: wire.Chat) -> Any:
-    """The schema that the answer is held to; None for free text. Raises InvalidSchema when it would cost too much."""
+    """The schema that the answer is held to; None for free text. Raises InvalidSchema when it would cost too
+    much, or when no grammar would hold the answer to its shape."""
     wanted = chat.response_format
     if wanted is None or wanted.type == "text":
         return None
@@ -37,7 +38,9 @@ def wanted_schema(chat: wire.Chat) -> Any:
     schema = wanted.json_schema.schema if wanted.json_schema is not None else None
     if schema is None:
         raise invalid("There is no schema.")
-    return Means().afford(schema)
+    afforded = Means().afford(schema)
+    unheld.refuse(afforded)
+    return afforded
 
 
 class Grammar:
