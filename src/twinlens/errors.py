@@ -200,7 +200,7 @@ class UnsupportedImageFormat(ImageError):
     """The bytes are of a format outside the allow-list."""
 
     code = "unsupported_image_format"
-    cure = "Convert the picture to JPEG, PNG, WebP, GIF, BMP or TIFF."
+    cure = "Send JPEG, PNG, WebP, GIF, BMP, TIFF, AVIF or PDF; HEIC where the extra heic is installed."
 
 
 class ImageTooLarge(ImageError):

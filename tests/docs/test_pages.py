@@ -12,6 +12,7 @@ import pytest
 
 from docs import generate
 from twinlens.cli.main import parsed
+from twinlens.engines.fake import Behaviour
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(path for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -74,3 +75,22 @@ def test_every_dependency_has_its_reason() -> None:
     told = {name.strip(" *") for row in re.findall(r"^\| ([^|]+) \|", page, re.MULTILINE) for name in row.split(",")}
     assert wanted <= told | set(re.findall(r"\*\*([\w-]+)\*\*", page))
     assert told - {"library", "---"} <= wanted
+
+
+def test_every_decision_is_in_the_index() -> None:
+    folder = ROOT / "docs/decisions"
+    named = re.findall(r"\]\(([^)]+)\)", (folder / "README.md").read_text(encoding="utf-8"))
+    assert sorted(named) == sorted(path.name for path in folder.glob("*.md") if path.name != "README.md")
+
+
+def test_every_behaviour_of_the_fake_engine_is_described() -> None:
+    page = (ROOT / "docs/fake-engine.md").read_text(encoding="utf-8")
+    rows = [row for row in page.splitlines() if row.startswith("| `--")]
+    told = {name for row in rows for name in re.findall(r"`--([\w-]+)`", row.split("|")[1])}
+    assert told == {name.replace("_", "-") for name in Behaviour.__dataclass_fields__}
+
+
+def test_the_command_of_the_fake_engine_is_one() -> None:
+    for line in "".join(blocks(ROOT / "docs/fake-engine.md", "sh")).splitlines():
+        settings = parsed(shlex.split(line)[1:])
+        assert settings
