@@ -51,6 +51,7 @@ def refusal(answer: bytes) -> tuple[int, str]:
         b"nonsense\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: localhost\r\nbroken header\r\n\r\n",
         CHAT + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"GET /v1/models HTTP/1.1\r\nConnection: close\r\n\r\n",  # HTTP/1.1 needs a Host
         CHAT + b"Content-Length: -5\r\n\r\n",
     ],
 )
@@ -66,6 +67,12 @@ def test_headers_are_bounded(service: Service) -> None:
 
 
 OFFER = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAAA\r\n"
+
+
+def test_http_1_0_needs_no_host(service: Service) -> None:
+    assert raw(service, b"GET /livez HTTP/1.0\r\n\r\n").split(b" ", 2)[1] == b"200"
+
+
 GET = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n"
 LAST = GET + b"Connection: close\r\n\r\n"
 HELLO = json.dumps({"model": "demo", "messages": [{"role": "user", "content": "say hello"}]}).encode()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from starlette.exceptions import HTTPException
 
 from twinlens.core import Caller
-from twinlens.errors import MethodNotAllowed, NotFound, TwinlensError
+from twinlens.errors import InvalidRequest, MethodNotAllowed, NotFound, TwinlensError
 from twinlens.gateway.access import OPEN_PATHS
 from twinlens.gateway.http import ClientLeftError, as_error, header, send_error
 from twinlens.observe import metrics
@@ -100,6 +100,7 @@ class Front:
 
     async def _guarded(self, scope: Scope, receive: Receive, send: Send, exchange: Exchange) -> None:
         try:
+            _check_host(scope)
             exchange.caller, exchange.operator = self._access.caller(scope)
             await self._app(scope, receive, send)
         except ClientLeftError:
@@ -134,6 +135,11 @@ class Front:
             exchange.request_id,
             f"key={exchange.key_id} {exchange.note}" if exchange.key_id else exchange.note,
         )
+
+
+def _check_host(scope: Scope) -> None:
+    if scope["http_version"] == "1.1" and header(scope, b"host") is None:
+        raise InvalidRequest("A request of HTTP/1.1 needs a Host header.")  # RFC 9110, 7.2
 
 
 def _translated(error: HTTPException) -> TwinlensError:
