@@ -15,6 +15,7 @@ import openvino as ov
 from twinlens.core import Abilities
 from twinlens.engines import wire
 from twinlens.engines.openvino import sampling
+from twinlens.engines.openvino.adder import Adder
 from twinlens.engines.openvino.answer import Answer
 from twinlens.engines.openvino.grammar import Grammar, wanted_schema
 from twinlens.engines.openvino.model import BLOCK
@@ -42,6 +43,7 @@ log = logging.getLogger(__name__)
 LAST_WORDS_S = 0.2  # for errors to reach their clients
 EXIT_BROKEN = 70
 PULSE_S = 5.0  # a silent answer says that it is alive, if anything moved
+YIELDS_S = 0.005  # for each vision token: of the order of what encoding takes
 ABILITIES = Abilities(logprobs=True, max_n=sampling.MAX_N)
 
 
@@ -57,7 +59,7 @@ class OpenVinoEngine:
         self._grammar = Grammar(model.tokenizer, model.width)
         self._stepper = Stepper(model.pipeline, self._turns, self._deliver, self._broken)
         self._prepare = ThreadPoolExecutor(2, "prepare")
-        self._add = ThreadPoolExecutor(1, "add")  # the pipeline encodes pictures of one request at a time anyway
+        self._adder = Adder()  # one thread: the pipeline encodes pictures of one request at a time anyway
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pulse: asyncio.Task[None] | None = None
         self._answers: set[Answer] = set()
@@ -89,7 +91,7 @@ class OpenVinoEngine:
         context, default = self._model.checkpoint.context, self._settings.default_max_tokens
         most = most_tokens(prompt, chat.max_tokens, context=context, default=default)
         blocks = self._need(chat, prompt.tokens + most)
-        grammar = None if schema is None else await loop.run_in_executor(self._add, self._compile, schema)
+        grammar = None if schema is None else await asyncio.wrap_future(self._adder.do(partial(self._compile, schema)))
         answer = Answer(chat, prompt, self._model.vocabulary, partial(self._room.give, blocks))
         configs = self._configurations(chat, most, grammar)
         guest = Guest(blocks * chat.n, partial(self._enter, answer, prompt, configs))
@@ -109,7 +111,7 @@ class OpenVinoEngine:
         """Stop all threads. Answers that still run end with their connections."""
         self._stepper.close()
         self._prepare.shutdown(wait=False, cancel_futures=True)
-        self._add.shutdown(wait=False, cancel_futures=True)
+        self._adder.close()
 
     def _need(self, chat: wire.Chat, tokens: int) -> int:
         """Blocks of one choice. Raises ContextLengthExceeded if all of them are more than there are."""
@@ -135,8 +137,9 @@ class OpenVinoEngine:
     def _enter(self, answer: Answer, prompt: Prompt, configs: list[genai.GenerationConfig]) -> None:
         """Inside the room: each choice is a request of the pipeline, so that each streams and stops by itself."""
         for choice, config in zip(answer.choices, configs, strict=True):
-            added = self._running_loop().run_in_executor(self._add, self._put, answer, choice, prompt, config)
-            added.add_done_callback(partial(_was_put, answer))
+            put = partial(self._put, answer, choice, prompt, config)
+            added = self._adder.do(put, yields=prompt.vision_tokens * YIELDS_S)
+            asyncio.wrap_future(added, loop=self._running_loop()).add_done_callback(partial(_was_put, answer))
 
     def _put(self, answer: Answer, choice: Choice, prompt: Prompt, config: genai.GenerationConfig) -> bool:
         """On the adding thread: encode the pictures and hand the sequence to the steps. False: nobody wants it."""
@@ -179,7 +182,7 @@ class OpenVinoEngine:
         while True:
             await asyncio.sleep(PULSE_S)
             now = self._stepper.steps + self._added
-            if now != seen:
+            if now != seen or self._adder.busy:  # large pictures take long; the watch sees whether it still works
                 for answer in self._answers:
                     answer.pulse()
             seen = now
