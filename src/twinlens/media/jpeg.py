@@ -9,6 +9,9 @@ MOST_SEGMENTS = 32  # of a JPEG before its pixels
 MOST_SCANS = 100  # of a JPEG; encoders write up to about a dozen, and libtiff draws the line here too
 
 _FRAME_STARTS = frozenset((0xC0, 0xC1, 0xC2))  # baseline, extended, progressive
+_FEW_SCANS = frozenset((0xC0, 0xC1))
+_TABLES = frozenset((0xC4, 0xC8, 0xCC))  # among the marks of frames, and none
+_SEGMENT = struct.Struct(">BBH")
 _PROGRESSIVE = 0xC2
 _PIXELS_START = 0xDA
 _PICTURE_ENDS = 0xD9
@@ -47,8 +50,11 @@ def scans(data: bytes) -> int:
     """Scans of a JPEG's first picture, counted up to one above MOST_SCANS.
 
     Each is worked through over the whole picture, however few bytes it has: without a bound a file of a few megabytes
-    keeps a decoder busy for hours.
+    keeps a decoder busy for hours. Only of progressive ones: in others a scan has two bits a block at least, which the
+    file's size bounds.
     """
+    if _frame(data) in _FEW_SCANS:
+        return 1
     if data.count(_SCAN) <= MOST_SCANS:  # those of a thumbnail in EXIF among them
         return data.count(_SCAN)
     at, found = 2, 0
@@ -60,6 +66,19 @@ def scans(data: bytes) -> int:
         found += kind == _PIXELS_START
         at += int.from_bytes(data[at : at + 2], "big")
     return found
+
+
+def _frame(data: bytes) -> int:
+    """The mark of the first frame; 0 where the segments before it cannot be followed."""
+    at = 2
+    for _ in range(MOST_SEGMENTS):
+        mark, kind, length = _SEGMENT.unpack_from(data, at) if at + 4 <= len(data) else (0, 0, 0)
+        if mark != 0xFF or length < 2:
+            return 0
+        if 0xC0 <= kind <= 0xCF and kind not in _TABLES:
+            return int(kind)
+        at += 2 + length
+    return 0
 
 
 def is_hollow(data: bytes) -> bool:
