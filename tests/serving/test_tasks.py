@@ -69,6 +69,12 @@ def audit(service: Service) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
+def test_a_service_that_reads_the_text_of_pages_asks_for_documents_as_they_are() -> None:
+    with serving("--page-text", "true") as reading:
+        listed = reading.http.get("/v1/tasks").json()["data"]
+    assert all(item["pages"]["document"] for item in listed)
+
+
 def test_tasks_are_listed_by_themselves_and_as_models(service: Service) -> None:
     listed = {item["id"]: item for item in service.http.get("/v1/tasks").json()["data"]}
     shipped = {

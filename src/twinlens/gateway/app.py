@@ -78,6 +78,7 @@ def build(parts: Parts) -> tuple[ASGIApp, Metrics]:
     tasks = Tasks(shelf, parts.model.weights_id, audit, settings.audit_content)
     asking = Asking(parser, tasks, Private(settings), engine, pipeline, intake, settings.request_timeout_s)
     files = filing(parts.uploads, settings.cors_origins, settings.request_timeout_s, settings.files_life_s)
+    catalogue = TaskCatalogue(shelf, private=bool(settings.redact), page_text=settings.page_text)
     gauges = Metrics(pipeline, engine, parts.ring, parts.metrics_dir)
 
     async def metrics(request: Request) -> Response:
@@ -93,7 +94,7 @@ def build(parts: Parts) -> tuple[ASGIApp, Metrics]:
         # A route for each task, so that logs and metrics name them and nothing else.
         *(Route(f"/v1/tasks/{name}", TaskRoute(asking, name), methods=["POST"]) for name in shelf.tasks),
         Route("/v1/tasks/{name}", UnknownTask(shelf), methods=["POST"]),
-        Route("/v1/tasks", TaskCatalogue(shelf, private=bool(settings.redact)), methods=["GET"]),
+        Route("/v1/tasks", catalogue, methods=["GET"]),
         Route("/v1/models", models, methods=["GET"]),
         Route("/v1/models/{name:path}", models, methods=["GET"]),
         Route(FILES, FilesRoute(files), methods=["GET", "POST"]),

@@ -252,16 +252,19 @@ def _images_named() -> Iterator[None]:
 class TaskCatalogue:
     """ASGI endpoint of GET /v1/tasks."""
 
-    def __init__(self, shelf: Shelf, *, private: bool) -> None:
-        """`private`: the service hides something in every answer."""
-        self._list = TaskList(data=[_item(task, private=private) for task in shelf.tasks.values()])
+    def __init__(self, shelf: Shelf, *, private: bool, page_text: bool) -> None:
+        """`private`: the service hides something in every answer. `page_text`: it reads the text of PDF pages."""
+        tasks = shelf.tasks.values()
+        self._list = TaskList(data=[_item(task, private=private, page_text=page_text) for task in tasks])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer with all tasks."""
         await send_json(send, self._list)
 
 
-def _item(task: Task, *, private: bool) -> TaskItem:
+def _item(task: Task, *, private: bool, page_text: bool) -> TaskItem:
+    # A picture of a page has neither its text nor its points.
+    document = page_text or task.of_documents
     return TaskItem(
         id=task.name,
         version=task.version,
@@ -270,7 +273,7 @@ def _item(task: Task, *, private: bool) -> TaskItem:
         schema=task.answer.schema,
         columns=[column.name for column in task.columns],
         paths=[pointers.written(column.steps) for column in task.columns],
-        pages={"together": task.pages.together, "most": task.pages.most, "document": task.of_documents},
+        pages={"together": task.pages.together, "most": task.pages.most, "document": document},
         boxes=[{"path": path, "units": units} for path, units in task.drawable()],
         private=private or any(step.private for step in task.steps),
     )
